@@ -1,0 +1,75 @@
+"""Scalars that keep what the user meant: ``"1/2"`` is a rational and stays exact, ``0.5`` is a float."""
+
+from __future__ import annotations
+
+import math
+import re
+from fractions import Fraction
+from numbers import Rational, Real
+from typing import TypeAlias
+
+import sympy as sp
+
+from aimtheory.errors import InputError
+
+Scalar: TypeAlias = Fraction | float | sp.Expr
+"""An exact rational, a float, or a sympy expression (a symbol, an algebraic number)."""
+
+_RATIONAL = re.compile(r"[+-]?\d+(/\d+)?")
+_DECIMAL = re.compile(r"[+-]?(\d+\.?\d*|\.\d+)([eE][+-]?\d+)?")
+
+
+def to_scalar(value: object, name: str = "number") -> Scalar:
+    """Read a number without losing exactness.
+
+    Integers, ``Fraction``, sympy rationals and strings such as ``"2/3"`` become a ``Fraction``; floats and decimal
+    strings such as ``"0.5"`` stay floats; other sympy expressions pass through. Text is matched against a pattern
+    and never evaluated. Raises ``InputError`` on NaN, infinity and anything else.
+
+    >>> to_scalar("2/3"), to_scalar(1), to_scalar(0.5)
+    (Fraction(2, 3), Fraction(1, 1), 0.5)
+    """
+    if isinstance(value, str):
+        text = value.strip()
+        if _RATIONAL.fullmatch(text):
+            numerator, _, denominator = text.partition("/")
+            if denominator and int(denominator) == 0:
+                raise InputError(f"{name} = {value!r} divides by zero; give a finite number")
+            return Fraction(int(numerator), int(denominator or 1))
+        if _DECIMAL.fullmatch(text):
+            return _finite(float(text), name)
+        raise InputError(f"{name} = {value!r} is not a number; write a rational such as 2/3 or a decimal such as 0.5")
+    if isinstance(value, bool) or value is None:
+        raise InputError(f"{name} = {value!r} is not a number")
+    if isinstance(value, sp.Basic):
+        if value.is_Rational:
+            return Fraction(int(value.p), int(value.q))
+        if value.is_Float:
+            return _finite(float(value), name)
+        if isinstance(value, sp.Expr) and not value.has(sp.nan, sp.oo, -sp.oo, sp.zoo):
+            return value
+        raise InputError(f"{name} = {value} is not a finite number or a scalar expression")
+    if isinstance(value, Rational):
+        return Fraction(int(value.numerator), int(value.denominator))
+    if isinstance(value, Real):
+        return _finite(float(value), name)
+    raise InputError(f"{name} = {value!r} of type {type(value).__name__} is not a number")
+
+
+def _finite(value: float, name: str) -> float:
+    if not math.isfinite(value):
+        raise InputError(f"{name} = {value} is not finite; give a finite number")
+    return value
+
+
+def to_sympy(value: Scalar) -> sp.Expr:
+    """The scalar as a sympy number, exact when it is exact."""
+    return sp.Rational(value.numerator, value.denominator) if isinstance(value, Fraction) else sp.sympify(value)
+
+
+def is_exact(value: Scalar) -> bool:
+    """True when no rounding has happened: a rational or a symbolic expression without floats."""
+    return isinstance(value, Fraction) or (isinstance(value, sp.Expr) and not value.has(sp.Float))
+
+
+__all__ = ["Scalar", "is_exact", "to_scalar", "to_sympy"]
