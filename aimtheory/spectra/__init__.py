@@ -1,0 +1,34 @@
+"""Spectral laws of random matrices and free probability: moments, free families, semicircle convolution, denoising."""
+
+from aimtheory.spectra.atomic import Atomic
+from aimtheory.spectra.empirical import Empirical
+from aimtheory.spectra.free_product import CompressedOperators, FreeFamily
+from aimtheory.spectra.gaussian_factors import GaussianFactors, Ginibre
+from aimtheory.spectra.joint_law import JointLaw
+from aimtheory.spectra.joint_moments import JointMoments, check_realizable, gram_matrix
+from aimtheory.spectra.law import JacobiCoefficients, SpectralLaw
+from aimtheory.spectra.matrix_family import MatrixFamily
+from aimtheory.spectra.semicircle import GOE
+from aimtheory.spectra.spectral_measure import SpectralMeasure, spectral_measure
+from aimtheory.spectra.wishart import Wishart, bayes_wishart
+
+__all__ = [
+    "GOE",
+    "Atomic",
+    "CompressedOperators",
+    "Empirical",
+    "FreeFamily",
+    "GaussianFactors",
+    "Ginibre",
+    "JacobiCoefficients",
+    "JointLaw",
+    "JointMoments",
+    "MatrixFamily",
+    "SpectralLaw",
+    "SpectralMeasure",
+    "Wishart",
+    "bayes_wishart",
+    "check_realizable",
+    "gram_matrix",
+    "spectral_measure",
+]

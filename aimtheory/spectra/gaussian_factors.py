@@ -1,0 +1,73 @@
+"""Gaussian matrices that are not self-adjoint: a square Ginibre matrix, and the pair of factors of an untied head."""
+
+from __future__ import annotations
+
+import math
+from dataclasses import dataclass
+from fractions import Fraction
+
+import numpy as np
+
+from aimtheory.errors import AssumptionError
+from aimtheory.scalars import Scalar
+from aimtheory.spectra.law import FloatArray, check_dimension, positive_scalar, to_float
+
+
+@dataclass(frozen=True)
+class Ginibre:
+    """A d x d matrix of iid N(0, s/d) entries: ``tr S S^T = s``, ``tr S^2 = 0``, ``tr S = 0`` as d -> infinity.
+
+    >>> Ginibre(variance=2).sample(3, np.random.default_rng(0)).shape
+    (3, 3)
+    """
+
+    variance: Scalar = Fraction(1)
+
+    def __post_init__(self) -> None:
+        object.__setattr__(self, "variance", positive_scalar(self.variance, "variance"))
+
+    def sample(self, dim: int, rng: np.random.Generator) -> FloatArray:
+        """A (dim, dim) float64 matrix."""
+        scale = math.sqrt(to_float(self.variance, "variance") / check_dimension(dim))
+        return rng.standard_normal((dim, dim)) * scale
+
+
+@dataclass(frozen=True)
+class GaussianFactors:
+    """``S = U V^T`` with independent U, V in R^{d x rho d} of iid entries N(0, left/d) and N(0, right/d).
+
+    Then ``tr U U^T = rho left``, ``tr V V^T = rho right``, ``tr S S^T = rho left right``, ``tr S^2 = 0`` in the limit.
+
+    >>> u, v = GaussianFactors(width="1/2").sample_factors(4, np.random.default_rng(0)); u.shape
+    (4, 2)
+    """
+
+    width: Scalar
+    left: Scalar = Fraction(1)
+    right: Scalar = Fraction(1)
+
+    def __post_init__(self) -> None:
+        for name in ("width", "left", "right"):
+            object.__setattr__(self, name, positive_scalar(getattr(self, name), name))
+
+    def columns(self, dim: int) -> int:
+        """The number round(rho d) of columns; ``AssumptionError`` when it is 0."""
+        count = round(to_float(self.width, "width") * check_dimension(dim))
+        if count < 1:
+            raise AssumptionError(f"width = {self.width} at dim = {dim} leaves a factor with no column; raise dim")
+        return count
+
+    def sample_factors(self, dim: int, rng: np.random.Generator) -> tuple[FloatArray, FloatArray]:
+        """U and V, each (dim, round(rho dim)) float64, U drawn first."""
+        count = self.columns(dim)
+        left = rng.standard_normal((dim, count)) * math.sqrt(to_float(self.left, "left") / dim)
+        right = rng.standard_normal((dim, count)) * math.sqrt(to_float(self.right, "right") / dim)
+        return left, right
+
+    def sample(self, dim: int, rng: np.random.Generator) -> FloatArray:
+        """``U V^T``, (dim, dim)."""
+        left, right = self.sample_factors(dim, rng)
+        return left @ right.T
+
+
+__all__ = ["GaussianFactors", "Ginibre"]

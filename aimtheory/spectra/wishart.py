@@ -1,0 +1,131 @@
+"""Wishart matrices S = W W^T with an iid Gaussian factor: the Marchenko-Pastur law, any width and trace."""
+
+from __future__ import annotations
+
+import math
+from dataclasses import dataclass
+from fractions import Fraction
+
+import numpy as np
+from numpy.typing import ArrayLike, NDArray
+
+from aimtheory.errors import AssumptionError
+from aimtheory.scalars import Scalar
+from aimtheory.spectra.cumulants import exact_sqrt, moments_from_free_cumulants, tidy
+from aimtheory.spectra.law import (
+    FloatArray,
+    Interval,
+    JacobiCoefficients,
+    SpectralLaw,
+    check_count,
+    check_dimension,
+    positive_scalar,
+    power,
+    to_float,
+)
+
+
+@dataclass(frozen=True)
+class Wishart(SpectralLaw):
+    """``S = W W^T``, W in R^{d x rho d} with iid centred Gaussian entries and ``tr S = t``: S ~ t MP(c), c = 1/rho.
+
+    ``width`` is rho = r/d > 0, ``trace`` is t = lim Tr(S)/d > 0 (entries of variance t/r). Free cumulants
+    ``kappa_n = t^n c^{n-1}``; Jacobi ``a_0 = t, a_{n>=1} = t(1+c), b_n = t sqrt(c)``; edges ``t (1 -+ sqrt c)^2``; for
+    rho < 1 an atom of weight 1-rho at 0. All these hold for every rho. Both parameters may be sympy symbols.
+    Source: Marchenko and Pastur; [D] section 6 for its role, [B] with trace = sqrt(rho) (``bayes_wishart``).
+
+    >>> Wishart(width=1, trace=1).moments(4)
+    (Fraction(1, 1), Fraction(2, 1), Fraction(5, 1), Fraction(14, 1))
+    """
+
+    width: Scalar
+    trace: Scalar = Fraction(1)
+
+    def __post_init__(self) -> None:
+        object.__setattr__(self, "width", positive_scalar(self.width, "width"))
+        object.__setattr__(self, "trace", positive_scalar(self.trace, "trace"))
+
+    @property
+    def aspect(self) -> Scalar:
+        """The Marchenko-Pastur ratio c = d/r = 1/rho."""
+        return 1 / self.width
+
+    def free_cumulants(self, count: int) -> tuple[Scalar, ...]:
+        """``kappa_n = t^n c^{n-1}``."""
+        return tuple(tidy(power(self.trace, n) * power(self.aspect, n - 1)) for n in range(1, check_count(count) + 1))
+
+    def moments(self, count: int) -> tuple[Scalar, ...]:
+        """``m_n = t^n sum_k N(n,k) c^{k-1}`` with the Narayana numbers, through the free cumulants."""
+        return moments_from_free_cumulants(self.free_cumulants(count))
+
+    def jacobi(self, count: int) -> JacobiCoefficients:
+        """``a_0 = t, a_{n>=1} = t(1+c), b_n = t sqrt(c)``."""
+        count = check_count(count)
+        later = tidy(self.trace * (1 + self.aspect))
+        step = tidy(self.trace * exact_sqrt(self.aspect))
+        return JacobiCoefficients((self.trace, *[later] * (count - 1))[:count], (step,) * count)
+
+    @property
+    def edges(self) -> Interval:
+        """The ends ``t (1 - sqrt c)^2, t (1 + sqrt c)^2`` of the continuous part."""
+        trace, root = to_float(self.trace, "trace"), math.sqrt(to_float(self.aspect, "1/width"))
+        return trace * (1 - root) ** 2, trace * (1 + root) ** 2
+
+    @property
+    def atoms(self) -> tuple[tuple[float, float], ...]:
+        """The atom at 0 of weight 1-rho when rho < 1."""
+        width = to_float(self.width, "width")
+        return ((0.0, 1 - width),) if width < 1 else ()
+
+    @property
+    def support(self) -> tuple[Interval, ...]:
+        """The bulk, with the atom at 0 before it when rho < 1."""
+        return ((0.0, 0.0), self.edges) if self.atoms else (self.edges,)
+
+    def density(self, points: ArrayLike) -> FloatArray:
+        """``sqrt((x - x_-)(x_+ - x)) / (2 pi c t x)`` between the edges, 0 elsewhere."""
+        x = np.asarray(points, dtype=np.float64)
+        low, high = self.edges
+        scale = to_float(self.trace, "trace") * to_float(self.aspect, "1/width")
+        inside = (x > low) & (x < high) & (x > 0)
+        safe = np.where(inside, x, 1.0)
+        return np.where(inside, np.sqrt(np.maximum((x - low) * (high - x), 0.0)) / (2 * math.pi * scale * safe), 0.0)
+
+    def stieltjes(self, points: ArrayLike) -> NDArray[np.complex128]:
+        """``g = (z - t(1-c) - sqrt(z - x_-) sqrt(z - x_+)) / (2 c t z)``, written without cancellation."""
+        z = np.asarray(points, dtype=np.complex128)
+        trace, aspect = to_float(self.trace, "trace"), to_float(self.aspect, "1/width")
+        low, high = self.edges
+        root = np.sqrt(z - low) * np.sqrt(z - high)
+        # c t z g^2 - (z - t(1-c)) g + 1 = 0: the root that vanishes at infinity is 2 / (linear + root).
+        return 2.0 / (z - trace * (1 - aspect) + root)
+
+    def columns(self, dim: int) -> int:
+        """The number r = round(rho d) of columns of a factor; ``AssumptionError`` when it is 0."""
+        count = round(to_float(self.width, "width") * check_dimension(dim))
+        if count < 1:
+            raise AssumptionError(f"width = {self.width} at dim = {dim} leaves a factor with no column; raise dim")
+        return count
+
+    def sample_factor(self, dim: int, rng: np.random.Generator) -> FloatArray:
+        """W of shape (dim, round(rho dim)), iid N(0, t/r) entries, so that E tr(W W^T) = t at every dim."""
+        count = self.columns(dim)
+        return rng.standard_normal((dim, count)) * math.sqrt(to_float(self.trace, "trace") / count)
+
+    def sample(self, dim: int, rng: np.random.Generator) -> FloatArray:
+        """``W W^T`` of a sampled factor."""
+        factor = self.sample_factor(dim, rng)
+        return factor @ factor.T
+
+
+def bayes_wishart(width: object) -> Wishart:
+    """The prior of [B]: ``S = W W^T / sqrt(r d)``, standard Gaussian W, i.e. sqrt(rho) MP(1/rho); tr S^2 = 1 + rho.
+
+    >>> bayes_wishart("1/4").second_moment
+    Fraction(5, 4)
+    """
+    rho = positive_scalar(width, "width")
+    return Wishart(width=rho, trace=exact_sqrt(rho))
+
+
+__all__ = ["Wishart", "bayes_wishart"]
