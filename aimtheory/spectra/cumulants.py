@@ -162,7 +162,7 @@ def moments_from_jacobi(diagonal: Sequence[Scalar], squares: Sequence[Scalar], c
     a = [to_scalar(value, "a") for value in diagonal]
     b2 = [to_scalar(value, "b^2") for value in squares]
     size = count // 2 + 1
-    vector: list[Scalar] = [Fraction(1)] + [Fraction(0)] * (size - 1)
+    vector: list[Scalar] = [Fraction(int(k == 0)) for k in range(size)]
     result: list[Scalar] = []
     for step in range(1, count + 1):
         # Paths that climb above count - step cannot return to the ground in time, so they are never followed.
