@@ -1,0 +1,74 @@
+"""aimtheory: order parameters, moment hierarchies and exact thresholds of attention-indexed models.
+
+    model = aim.AttentionModel.teacher_student(...)   what is learned
+    aim.derive(model, degree=6)                       its moment hierarchy: equations, graph, LaTeX
+    aim.solve(model, degree=11, closure="gns", ...)   a trajectory, with how far to trust it
+
+Names are loaded on first use, so that ``import aimtheory`` is light.
+"""
+
+from __future__ import annotations
+
+import importlib
+from typing import TYPE_CHECKING, Any
+
+__version__ = "0.1.0"
+
+_EXPORTS = {
+    "AimTheoryError": "aimtheory.errors",
+    "AssumptionError": "aimtheory.errors",
+    "InputError": "aimtheory.errors",
+    "NumericsError": "aimtheory.errors",
+    "AttentionIndex": "aimtheory.model",
+    "AttentionModel": "aimtheory.model",
+    "Factorization": "aimtheory.model",
+    "Atomic": "aimtheory.spectra",
+    "Empirical": "aimtheory.spectra",
+    "GOE": "aimtheory.spectra",
+    "GaussianFactors": "aimtheory.spectra",
+    "Ginibre": "aimtheory.spectra",
+    "MatrixFamily": "aimtheory.spectra",
+    "Wishart": "aimtheory.spectra",
+    "MomentHierarchy": "aimtheory.hierarchy",
+    "derive": "aimtheory.hierarchy",
+    "Trajectory": "aimtheory.dynamics",
+    "solve": "aimtheory.dynamics",
+    "truncation_study": "aimtheory.dynamics",
+}
+_MODULES = {"models": "aimtheory.model.library"}
+
+__all__ = ["__version__", *sorted([*_EXPORTS, *_MODULES])]  # noqa: PLE0604
+
+if TYPE_CHECKING:
+    from aimtheory.dynamics import Trajectory as Trajectory
+    from aimtheory.dynamics import solve as solve
+    from aimtheory.dynamics import truncation_study as truncation_study
+    from aimtheory.errors import AimTheoryError as AimTheoryError
+    from aimtheory.errors import AssumptionError as AssumptionError
+    from aimtheory.errors import InputError as InputError
+    from aimtheory.errors import NumericsError as NumericsError
+    from aimtheory.hierarchy import MomentHierarchy as MomentHierarchy
+    from aimtheory.hierarchy import derive as derive
+    from aimtheory.model import AttentionIndex as AttentionIndex
+    from aimtheory.model import AttentionModel as AttentionModel
+    from aimtheory.model import Factorization as Factorization
+    from aimtheory.model import library as models
+    from aimtheory.spectra import GOE as GOE
+    from aimtheory.spectra import Atomic as Atomic
+    from aimtheory.spectra import Empirical as Empirical
+    from aimtheory.spectra import GaussianFactors as GaussianFactors
+    from aimtheory.spectra import Ginibre as Ginibre
+    from aimtheory.spectra import MatrixFamily as MatrixFamily
+    from aimtheory.spectra import Wishart as Wishart
+
+
+def __getattr__(name: str) -> Any:
+    if name in _EXPORTS:
+        return getattr(importlib.import_module(_EXPORTS[name]), name)
+    if name in _MODULES:
+        return importlib.import_module(_MODULES[name])
+    raise AttributeError(f"module 'aimtheory' has no attribute {name!r}")
+
+
+def __dir__() -> list[str]:
+    return sorted({*globals(), *_EXPORTS, *_MODULES})

@@ -1,0 +1,84 @@
+"""What a closure is: a value that turns a model into a finite closed system."""
+
+from __future__ import annotations
+
+from abc import ABC, abstractmethod
+from collections.abc import Mapping, Sequence
+from dataclasses import dataclass
+from typing import Any, ClassVar
+
+import numpy as np
+from numpy.typing import NDArray
+
+from aimtheory.errors import InputError
+from aimtheory.hierarchy.views import Views
+from aimtheory.model import AttentionModel
+from aimtheory.spectra import JointLaw, SpectralMeasure
+from aimtheory.words import Letter, Word
+
+FloatArray = NDArray[np.float64]
+
+
+@dataclass(frozen=True)
+class ClosureProblem:
+    """What a closure starts from: model, views, truncation degree, initial law (None: that of the model)."""
+
+    model: AttentionModel
+    views: Views
+    degree: int
+    initial: JointLaw | None
+
+
+class ClosedSystem(ABC):
+    """A finite state that moves linearly in the couplings and from which moments can be read.
+
+    dy/dt = drift(c, y) with c the couplings, in the order of ``views.couplings``; they are functions of the second moments,
+    which ``moments`` reads off the state. ``exact_degree`` is the highest degree whose moments are exact at time zero.
+    """
+
+    exact_degree: int
+
+    @property
+    @abstractmethod
+    def initial(self) -> FloatArray:
+        """The state at time zero, a flat float64 array."""
+
+    @abstractmethod
+    def drift(self, couplings: FloatArray, state: FloatArray) -> FloatArray:
+        """The time derivative of the state."""
+
+    @abstractmethod
+    def moments(self, words: Sequence[Word], state: FloatArray) -> FloatArray:
+        """Normalized traces of words at a state, shape (len(words),). ``InputError`` for a word that the state does not hold."""
+
+    def spectral_measure(self, letter: Letter, state: FloatArray) -> SpectralMeasure:
+        """The spectral measure of a self-adjoint letter at a state, where the closure carries operators."""
+        raise InputError(
+            f"the {type(self).__name__} state holds moments, not operators, so it has no spectral measure of {letter}; "
+            "solve with closure='gns' or closure='matrix'"
+        )
+
+
+class Closure(ABC):
+    """A way to close the hierarchy, chosen by name or as a value with its own options.
+
+    A closure is one file in this package with one subclass: it is found by its ``name`` without any list to extend.
+    """
+
+    name: ClassVar[str]
+
+    @abstractmethod
+    def close(self, problem: ClosureProblem) -> ClosedSystem:
+        """The closed system of a model at a truncation degree."""
+
+    @property
+    def options(self) -> Mapping[str, Any]:
+        """The closure's own options, for storage beside a result."""
+        return {}
+
+    def coarser_degree(self, degree: int) -> int | None:
+        """The degree to compare with for an error estimate: M - 2, or None when there is no coarser closure."""
+        return degree - 2 if degree >= 4 else None
+
+
+__all__ = ["ClosedSystem", "Closure", "ClosureProblem"]

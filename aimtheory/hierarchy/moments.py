@@ -1,0 +1,309 @@
+"""The moment hierarchy of a model: its words up to a degree, their drift, and what closing it needs."""
+
+from __future__ import annotations
+
+from collections.abc import Iterable, Mapping, Sequence
+from dataclasses import dataclass, field
+from fractions import Fraction
+from functools import cached_property
+from types import MappingProxyType
+
+import networkx as nx
+import numpy as np
+import scipy.sparse as sps
+import sympy as sp
+
+from aimtheory.errors import InputError
+from aimtheory.hierarchy.couplings import Coupling
+from aimtheory.hierarchy.drift import DriftEntries, ReplacementTable, drift_entries
+from aimtheory.hierarchy.observables import observable_words
+from aimtheory.hierarchy.views import Views, views
+from aimtheory.model import AttentionModel
+from aimtheory.scalars import to_sympy
+from aimtheory.words import Word, canonical_trace, trace_name
+from aimtheory.words.packed import Codes, canonical_words
+
+
+def check_degree(degree: object) -> int:
+    """The truncation degree as an integer of at least 2; ``InputError`` otherwise."""
+    if isinstance(degree, bool) or not isinstance(degree, int | np.integer) or degree < 2:
+        raise InputError(
+            f"degree = {degree!r} must be an integer of at least 2: the loss reads second moments, which degree 1 does not hold"
+        )
+    return int(degree)
+
+
+@dataclass(frozen=True)
+class CouplingOperator:
+    """The drift carried by one coupling: scale x matrix, an integer sparse matrix from words to words."""
+
+    coupling: Coupling
+    scale: Fraction
+    matrix: sps.csr_array
+
+
+@dataclass(frozen=True)
+class MomentHierarchy:
+    """The equations d mu_w/dt = sum_c c(q) sum_v A_c[w, v] mu_v of all canonical words w up to degree M ([D] (11) for tied attention).
+
+    ``len(h)`` counts the words; ``h.words`` lists them by degree; ``h.equations`` are sympy, ``h.operators`` sparse integers, ``h.graph`` the
+    dependency graph, ``h.missing`` the words of degree above M on which the equations call and that a closure must supply. Constant
+    words (those of the teacher alone) are included, with zero drift. Exact; no closure has been made.
+
+    >>> import aimtheory as aim
+    >>> h = aim.derive(aim.models.load("tied-softmax"), degree=6)
+    >>> len(h), str(h.words[3])
+    (36, 'S1 S2')
+    """
+
+    model: AttentionModel
+    degree: int
+    views: Views
+    codes: tuple[Codes, ...] = field(repr=False)
+    observables: tuple[str, ...] | None = None
+
+    @cached_property
+    def max_length(self) -> int:
+        """Number of letters of the longest words kept."""
+        return self.views.length(self.degree)
+
+    def __len__(self) -> int:
+        return sum(map(len, self.codes))
+
+    @cached_property
+    def lengths(self) -> np.ndarray:
+        """Number of letters of each word, in state order."""
+        return np.repeat(np.arange(1, len(self.codes) + 1), [len(c) for c in self.codes])
+
+    @cached_property
+    def words(self) -> tuple[Word, ...]:
+        """The canonical words in state order: by length, then by letters."""
+        alphabet = self.views.alphabet
+        return tuple(alphabet.unpack(code, n + 1) for n, codes in enumerate(self.codes) for code in codes)
+
+    @cached_property
+    def names(self) -> tuple[str, ...]:
+        """Names of the order parameters, ``tr(S1 S2)``, in state order."""
+        return tuple(map(trace_name, self.words))
+
+    @cached_property
+    def offsets(self) -> np.ndarray:
+        """Position in the state of the first word of each length; ``offsets[w]`` for length w + 1."""
+        return np.concatenate([[0], np.cumsum([len(c) for c in self.codes])])
+
+    def index(self, word: Word | str) -> int:
+        """Position of a word in the state; any rotation or transpose of it will do. ``InputError`` when it is not there."""
+        canonical = self.views.parse(word) if isinstance(word, str) else canonical_trace(word)
+        length = len(canonical)
+        if length <= len(self.codes):
+            code = self.views.alphabet.pack(canonical)
+            position = int(np.searchsorted(self.codes[length - 1], code))
+            if position < len(self.codes[length - 1]) and self.codes[length - 1][position] == code:
+                return int(self.offsets[length - 1]) + position
+        raise InputError(
+            f"{trace_name(canonical)} is not a state of this hierarchy of degree {self.degree}"
+            + ("" if self.observables is None else f" restricted to {', '.join(self.observables)}")
+            + "; raise the degree or derive it with this word among the observables"
+        )
+
+    @cached_property
+    def constant(self) -> np.ndarray:
+        """Boolean mask of words that do not move: those without a trainable letter."""
+        mask = np.array(
+            [n for a, n in self.views.alphabet.index.items() if _base(a) in self.views.drift], dtype=np.int64
+        )
+        result = []
+        for n, codes in enumerate(self.codes):
+            moving = np.zeros(len(codes), dtype=bool)
+            for position in range(n + 1):
+                letter = codes >> self.views.alphabet.bits * position & ((1 << self.views.alphabet.bits) - 1)
+                moving |= np.isin(letter, mask)
+            result.append(~moving)
+        return np.concatenate(result)
+
+    @cached_property
+    def _table(self) -> ReplacementTable:
+        return ReplacementTable.of(self.views)
+
+    def _entries(self, length: int) -> DriftEntries:
+        return drift_entries(self.views, self._table, self.codes[length - 1], length)
+
+    @cached_property
+    def operators(self) -> tuple[CouplingOperator, ...]:
+        """One sparse integer matrix a coupling, from the words kept to the words kept; calls on missing words are left out."""
+        blocks: list[tuple[np.ndarray, np.ndarray, np.ndarray, np.ndarray]] = []
+        growth = min((t.size - 1 for t in self._table.replacements), default=0)
+        for length in range(1, len(self.codes) + 1):
+            # Words so long that every term of their drift is longer than the state need not be looked at.
+            if length + growth > len(self.codes):
+                continue
+            entries = self._entries(length)
+            inside = entries.lengths <= len(self.codes)
+            columns = np.zeros(int(inside.sum()), dtype=np.int64)
+            targets, lengths = entries.targets[inside], entries.lengths[inside]
+            for target_length in np.unique(lengths):
+                chosen = lengths == target_length
+                known = self.codes[target_length - 1]
+                columns[chosen] = self.offsets[target_length - 1] + np.searchsorted(known, targets[chosen])
+            rows = entries.rows[inside] + self.offsets[length - 1]
+            blocks.append((rows, entries.coupling[inside], columns, entries.weights[inside]))
+        size = len(self)
+        rows, coupling, columns, weights = (
+            np.concatenate(parts) if blocks else np.zeros(0, dtype=np.int64)
+            for parts in (zip(*blocks, strict=True) if blocks else ((), (), (), ()))
+        )
+        result = []
+        for number, name in enumerate(self.views.couplings):
+            chosen = coupling == number
+            matrix = sps.csr_array(
+                (weights[chosen], (rows[chosen], columns[chosen])), shape=(size, size), dtype=np.int64
+            )
+            result.append(CouplingOperator(name, Fraction(1, self._table.denominators[number]), matrix))
+        return tuple(result)
+
+    @cached_property
+    def missing(self) -> tuple[Word, ...]:
+        """Words above degree M that the equations call on: what a closure must supply."""
+        found: dict[int, list[Codes]] = {}
+        for length in range(1, len(self.codes) + 1):
+            entries = self._entries(length)
+            for target_length in np.unique(entries.lengths[entries.lengths > len(self.codes)]):
+                found.setdefault(int(target_length), []).append(entries.targets[entries.lengths == target_length])
+        return tuple(
+            self.views.alphabet.unpack(code, length)
+            for length, codes in sorted(found.items())
+            for code in np.unique(np.concatenate(codes))
+        )
+
+    def drift(self, word: Word | str) -> Mapping[tuple[Coupling, Word], Fraction]:
+        """The drift of one word of the state, as {(coupling, word): rational coefficient}."""
+        position = self.index(word)
+        return MappingProxyType(self._drift_table[position])
+
+    @cached_property
+    def _drift_table(self) -> list[dict[tuple[Coupling, Word], Fraction]]:
+        table: list[dict[tuple[Coupling, Word], Fraction]] = [{} for _ in range(len(self))]
+        alphabet = self.views.alphabet
+        for length in range(1, len(self.codes) + 1):
+            entries = self._entries(length)
+            zipped = zip(entries.rows, entries.coupling, entries.lengths, entries.targets, entries.weights, strict=True)
+            for row, c, target_length, code, weight in zipped:
+                key = (self.views.couplings[c], alphabet.unpack(int(code), int(target_length)))
+                table[int(self.offsets[length - 1] + row)][key] = Fraction(int(weight), self._table.denominators[c])
+        return table
+
+    @cached_property
+    def equations(self) -> Mapping[Word, sp.Expr]:
+        """The open equations as sympy: word -> its time derivative in symbols mu[...] and g_kl, calls on missing words included."""
+        return MappingProxyType(
+            {
+                word: sp.Add(
+                    *(
+                        to_sympy(c) * coupling.symbol * moment_symbol(target)
+                        for (coupling, target), c in self._drift_table[n].items()
+                    )
+                )
+                for n, word in enumerate(self.words)
+            }
+        )
+
+    @cached_property
+    def graph(self) -> nx.DiGraph:
+        """The dependency graph: an edge u -> v means that the drift of u calls on v. See ``moment_graph``."""
+        from aimtheory.hierarchy.graph import moment_graph
+
+        return moment_graph(self)
+
+    def report(self) -> str:
+        """States by degree, how many are constant, and how many words of which degree are missing."""
+        lines = [f"moment hierarchy of degree {self.degree}: {len(self)} words, {int(self.constant.sum())} constant"]
+        for n, codes in enumerate(self.codes):
+            here = self.constant[self.offsets[n] : self.offsets[n + 1]]
+            lines.append(f"  degree {(n + 1) * self.views.unit}: {len(codes)} words, {int(here.sum())} constant")
+        by_length: dict[int, int] = {}
+        for word in self.missing:
+            by_length[len(word)] = by_length.get(len(word), 0) + 1
+        for length, count in sorted(by_length.items()):
+            lines.append(f"  missing: {count} words of degree {length * self.views.unit}, to be supplied by a closure")
+        if not by_length:
+            lines.append("  closed: no word is missing")
+        return "\n".join(lines)
+
+    def latex(self) -> str:
+        """The open equations as LaTeX, one aligned line a word that moves."""
+        from aimtheory.hierarchy.latex import hierarchy_latex
+
+        return hierarchy_latex(self)
+
+    def _repr_latex_(self) -> str:
+        return f"$$\n{self.latex()}\n$$"
+
+    def __repr__(self) -> str:
+        return f"MomentHierarchy(degree={self.degree}, {len(self)} words, couplings {', '.join(c.name for c in self.views.couplings)})"
+
+
+def _base(letter: object) -> object:
+    return letter.T if getattr(letter, "transposed", False) else letter  # type: ignore[attr-defined]
+
+
+def moment_symbol(word: Word) -> sp.Symbol:
+    """The sympy symbol of an order parameter, named as in results: ``tr(S1 S2)``."""
+    return sp.Symbol(trace_name(word), real=True)
+
+
+def derive(model: AttentionModel, degree: int, observables: Iterable[str | Word] | None = None) -> MomentHierarchy:
+    """Derive the moment hierarchy of a model up to degree M, symbolically and exactly.
+
+    All canonical words up to degree M when ``observables`` is None, else those on which the named observables (``"p_12"``, ``"tr(S1 S2)"``,
+    ``"loss"``) and the couplings depend. A word of degree M keeps its equation; what it calls above M is ``missing``. Closes nothing:
+    see ``solve``. Raises ``InputError`` for a degree that is not an integer of at least 2 or an unknown observable.
+
+    >>> import aimtheory as aim
+    >>> h = aim.derive(aim.models.load("exact-linear"), degree=2)
+    >>> h.equations[h.words[0]]
+    -2*g_11*tr(S1 S1) - 2*g_12*tr(S1 S2)
+    """
+    degree = check_degree(degree)
+    seen = views(model)
+    max_length = seen.length(degree)
+    seen.alphabet.check_length(max_length + 1)
+    if observables is None:
+        codes = tuple(canonical_words(seen.alphabet, length) for length in range(1, max_length + 1))
+        return MomentHierarchy(model, degree, seen, codes)
+    names = tuple(trace_name(w) if isinstance(w, Word) else w for w in observables)
+    if not names:
+        raise InputError("observables is empty; name at least one, such as 'p_12', or pass None for all words")
+    # The couplings are functions of the second moments, so these always belong to the system.
+    wanted = [w for name in (*names, "loss") for w in observable_words(name, model, seen)]
+    return MomentHierarchy(model, degree, seen, _reachable(seen, wanted, max_length), names)
+
+
+def _reachable(seen: Views, start: Sequence[Word], max_length: int) -> tuple[Codes, ...]:
+    """Words up to a length that the drift reaches from the given ones, as sorted codes by length."""
+    table = ReplacementTable.of(seen)
+    known: list[set[int]] = [set() for _ in range(max_length)]
+    frontier: dict[int, set[int]] = {}
+    for word in start:
+        canonical = canonical_trace(word)
+        if len(canonical) > max_length:
+            raise InputError(
+                f"observable {trace_name(canonical)} has degree {len(canonical) * seen.unit}, above the truncation degree "
+                f"{max_length * seen.unit}; raise the degree"
+            )
+        frontier.setdefault(len(canonical), set()).add(seen.alphabet.pack(canonical))
+    while frontier:
+        following: dict[int, set[int]] = {}
+        for length, codes in frontier.items():
+            fresh = np.array(sorted(codes - known[length - 1]), dtype=np.int64)
+            if not len(fresh):
+                continue
+            known[length - 1].update(fresh.tolist())
+            entries = drift_entries(seen, table, fresh, length)
+            for target_length in np.unique(entries.lengths[entries.lengths <= max_length]):
+                targets = np.unique(entries.targets[entries.lengths == target_length])
+                following.setdefault(int(target_length), set()).update(targets.tolist())
+        frontier = following
+    return tuple(np.array(sorted(codes), dtype=np.int64) for codes in known)
+
+
+__all__ = ["CouplingOperator", "MomentHierarchy", "check_degree", "derive", "moment_symbol"]

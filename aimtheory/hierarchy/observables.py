@@ -1,0 +1,161 @@
+"""Observables: the named quantities of a trajectory, as functions of traces of words.
+
+Names: ``t_1`` = tr S_1; ``q_12`` = tr(S_1 S_2); ``q1_12`` = tr(S_1 S_2^T); ``q2_12`` = tr(S_1 S_2); ``p_12`` = q_12 - t_1 t_2, the structural
+overlap; ``loss`` = Phi; and any word, ``tr(S1 S2)``. Simulations and theories evaluate the same objects.
+"""
+
+from __future__ import annotations
+
+import re
+from collections.abc import Callable, Sequence
+from dataclasses import dataclass
+
+import numpy as np
+from numpy.typing import NDArray
+
+from aimtheory.errors import InputError
+from aimtheory.hierarchy.views import Views
+from aimtheory.model import AttentionModel
+from aimtheory.words import Polynomial, Word, canonical_trace
+
+FloatArray = NDArray[np.float64]
+
+_NAMED = re.compile(r"(t|q|q1|q2|p)_(?:(\d)(\d)?|(\d+),(\d+))")
+
+
+@dataclass(frozen=True)
+class TracePolynomial:
+    """constant + sum_n coefficients[n] tr(words[n]): a linear function of the moments."""
+
+    words: tuple[Word, ...]
+    coefficients: tuple[float, ...]
+    constant: float = 0.0
+
+    @classmethod
+    def of(cls, polynomial: Polynomial) -> TracePolynomial:
+        """tr(P) of a square polynomial in views, canonical words merged; tr 1 = 1."""
+        merged: dict[Word, float] = {}
+        constant = 0.0
+        for word, coefficient in polynomial:
+            if len(word) == 0:
+                constant += float(coefficient)
+            else:
+                key = canonical_trace(word)
+                merged[key] = merged.get(key, 0.0) + float(coefficient)
+        return cls(tuple(merged), tuple(merged.values()), constant)
+
+    def __call__(self, moments: Callable[[Sequence[Word]], FloatArray]) -> FloatArray:
+        """The value, given a function from words to moments (words on the last axis)."""
+        return moments(self.words) @ np.array(self.coefficients) + self.constant
+
+
+@dataclass(frozen=True)
+class OverlapReader:
+    """The order parameters of Theorem 1 as traces: t_k = tr S_k, q1_kl = tr(S_k S_l^T), q2_kl = tr(S_k S_l)."""
+
+    traces: tuple[TracePolynomial, ...]
+    transposed: tuple[tuple[TracePolynomial, ...], ...]
+    plain: tuple[tuple[TracePolynomial, ...], ...]
+
+    @classmethod
+    def of(cls, views: Views) -> OverlapReader:
+        """Read the overlaps of the model's attention matrices."""
+        matrices = views.matrices
+        return cls(
+            tuple(TracePolynomial.of(S) for S in matrices),
+            tuple(tuple(TracePolynomial.of(S * R.T) for R in matrices) for S in matrices),
+            tuple(tuple(TracePolynomial.of(S * R) for R in matrices) for S in matrices),
+        )
+
+    def words(self) -> tuple[Word, ...]:
+        """All words that the order parameters need, each once."""
+        rows = [*self.traces, *(p for row in (*self.transposed, *self.plain) for p in row)]
+        return tuple(dict.fromkeys(word for polynomial in rows for word in polynomial.words))
+
+
+@dataclass(frozen=True)
+class NamedObservable:
+    """A product of trace polynomials, minus another: value = first - second x third (the last two absent for a plain trace)."""
+
+    name: str
+    first: TracePolynomial
+    second: TracePolynomial | None = None
+    third: TracePolynomial | None = None
+
+    @property
+    def words(self) -> tuple[Word, ...]:
+        """Words whose moments the observable needs."""
+        parts = [part for part in (self.first, self.second, self.third) if part is not None]
+        return tuple(dict.fromkeys(word for part in parts for word in part.words))
+
+    def __call__(self, moments: Callable[[Sequence[Word]], FloatArray]) -> FloatArray:
+        """The value, given a function from words to moments (words on the last axis)."""
+        value = self.first(moments)
+        if self.second is not None and self.third is not None:
+            value = value - self.second(moments) * self.third(moments)
+        return value
+
+
+def named_observable(name: str, model: AttentionModel, views: Views) -> NamedObservable:
+    """The observable of that name; ``InputError`` lists the names that exist. ``loss`` is not one: it is Phi of the overlaps."""
+    match = _NAMED.fullmatch(name.strip())
+    if match is None:
+        if not name.strip().startswith("tr(") or not name.strip().endswith(")"):
+            raise InputError(
+                f"unknown observable {name!r}; use t_1, q_12, q1_12, q2_12, p_12, loss, or a trace such as "
+                f"tr({' '.join(str(a) for a in views.alphabet.letters[:2])})"
+            )
+        return NamedObservable(name, TracePolynomial.of(Polynomial({views.parse(name): 1})))
+    kind = match[1]
+    indices = [int(g) - 1 for g in match.groups()[1:] if g is not None]
+    if len(indices) != (1 if kind == "t" else 2) or not all(0 <= k < len(model.indices) for k in indices):
+        raise InputError(
+            f"observable {name!r} does not fit a model with {len(model.indices)} indices; write t_k with one index and "
+            f"q_kl, p_kl with two, from 1 to {len(model.indices)}"
+        )
+    first = views.matrices[indices[0]]
+    if kind == "t":
+        return NamedObservable(name, TracePolynomial.of(first))
+    second = views.matrices[indices[1]]
+    if kind in ("q", "p") and not (first.is_symmetric and second.is_symmetric):
+        # For matrices that are not symmetric the overlap that measures alignment is tr(S_k S_l^T).
+        product = first * second.T
+    else:
+        product = first * (second.T if kind == "q1" else second)
+    overlap = TracePolynomial.of(product)
+    if kind != "p":
+        return NamedObservable(name, overlap)
+    return NamedObservable(name, overlap, TracePolynomial.of(first), TracePolynomial.of(second))
+
+
+def observable_words(name: str, model: AttentionModel, views: Views) -> tuple[Word, ...]:
+    """The words an observable needs; for ``loss`` the overlaps that the couplings read."""
+    if name == "loss":
+        reader = OverlapReader.of(views)
+        rows = [p for row in (*reader.transposed, *reader.plain) for p in row]
+        return tuple(dict.fromkeys(word for polynomial in rows for word in polynomial.words))
+    return named_observable(name, model, views).words
+
+
+def default_observables(model: AttentionModel) -> tuple[str, ...]:
+    """The observables shown when none are asked for: traces, overlaps and structural overlaps of the first trained index, and the loss."""
+    count = len(model.indices)
+    if count > 9:
+        pairs = [(k, l, f"{k},{l}") for k in range(1, count + 1) for l in range(k, count + 1)]  # noqa: E741
+    else:
+        pairs = [(k, l, f"{k}{l}") for k in range(1, count + 1) for l in range(k, count + 1)]  # noqa: E741
+    moving = {k + 1 for k, index in enumerate(model.indices) if index.trainable}
+    names = [f"t_{k}" for k in sorted(moving)] if count <= 9 else []
+    for prefix in ("q", "p"):
+        names += [f"{prefix}_{label}" for k, l, label in pairs if (k in moving or l in moving)]
+    return (*names, "loss")
+
+
+__all__ = [
+    "NamedObservable",
+    "OverlapReader",
+    "TracePolynomial",
+    "default_observables",
+    "named_observable",
+    "observable_words",
+]

@@ -1,0 +1,174 @@
+"""Views: the letters in which traces are read, with the drift of each.
+
+Traces of parameters close into products that start and end in the embedding space. Tied attention reads its traces in S_k = W_k W_k^T,
+untied attention in M_k, M_k^T, A_k, B_k, direct optimization in S_k and S_k^T. When the products that return to the embedding space for the first
+time are finitely many, they are the letters; otherwise the parameters themselves are.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Mapping
+from dataclasses import dataclass
+from fractions import Fraction
+from functools import cached_property
+
+from aimtheory.errors import InputError
+from aimtheory.hierarchy.couplings import Coupling
+from aimtheory.hierarchy.flow import CoupledPolynomial, parameter_flow
+from aimtheory.model import EMBEDDING, AttentionModel
+from aimtheory.words import Alphabet, Letter, Polynomial, Word, canonical_trace, leibniz
+
+
+@dataclass(frozen=True)
+class Views:
+    """The alphabet in which the moments of a model are written, with what each letter is made of and how it moves.
+
+    ``expansion[a]`` is letter ``a`` as a word in the parameters; ``drift[a]`` its time derivative as polynomials in views, one a
+    coupling, for untransposed letters that move; ``unit`` the degree of one letter (1, or a fraction when the parameters are the letters).
+    """
+
+    alphabet: Alphabet
+    expansion: Mapping[Letter, Word]
+    drift: Mapping[Letter, CoupledPolynomial]
+    couplings: tuple[Coupling, ...]
+    matrices: tuple[Polynomial, ...]
+    unit: Fraction
+
+    @cached_property
+    def trainable_letters(self) -> tuple[Letter, ...]:
+        """Untransposed letters that move."""
+        return tuple(self.drift)
+
+    def length(self, degree: int) -> int:
+        """Number of letters of a word of this degree."""
+        return int(degree / self.unit)
+
+    def is_constant(self, word: Word) -> bool:
+        """True when no letter of the word moves, as for words of the teacher alone."""
+        return all((letter.T if letter.transposed else letter) not in self.drift for letter in word)
+
+    def expand(self, word: Word) -> Word:
+        """A word in views as a word in parameters."""
+        result = Word((), word.rows)
+        for letter in word:
+            result = result * (self.expansion[letter.T].T if letter.transposed else self.expansion[letter])
+        return result
+
+    def read(self, word: Word) -> Word:
+        """A word in parameters as a word in views; closed words are rotated to start in the embedding space if need be."""
+        by_expansion = self._by_expansion
+        if word.rows != EMBEDDING and self.unit == 1:
+            start = next((n for n, letter in enumerate(word) if letter.rows == EMBEDDING), None)
+            if start is None:
+                raise InputError(f"word {word} never visits the embedding space; it is not a trace of this model")
+            word = word.rotate(start)
+        letters: list[Letter] = []
+        pending: tuple[Letter, ...] = ()
+        for letter in word:
+            pending += (letter,)
+            if pending in by_expansion:
+                letters.append(by_expansion[pending])
+                pending = ()
+        if pending:
+            raise InputError(f"word {word} is not a product of {', '.join(map(str, self.alphabet.letters))}")
+        return Word(tuple(letters), word.rows)
+
+    @cached_property
+    def _by_expansion(self) -> dict[tuple[Letter, ...], Letter]:
+        table: dict[tuple[Letter, ...], Letter] = {}
+        for letter, word in self.expansion.items():
+            table[word.letters] = letter
+            table[word.T.letters] = letter.T
+        return table
+
+    def parse(self, text: str) -> Word:
+        """A canonical trace from text, in views or in parameters: ``"tr(S1 S2)"`` or ``"tr(W1 W1^T S2)"``.
+
+        Raises ``InputError`` when a letter is unknown or the word has no trace.
+        """
+        try:
+            return canonical_trace(self.alphabet.parse(text))
+        except InputError:
+            parameters = {letter for word in self.expansion.values() for letter in word}
+            mixed = Alphabet.of([*self.alphabet.letters, *parameters])
+            try:
+                word = mixed.parse(text)
+            except InputError as error:
+                raise InputError(str(error)) from None
+            known = set(self.alphabet.letters)
+            expanded = Word((), word.rows)
+            for letter in word:
+                expanded = expanded * (self.expand(Word.of(letter)) if letter in known else Word.of(letter))
+            return canonical_trace(self.read(expanded))
+
+
+def views(model: AttentionModel) -> Views:
+    """The views of a model and their drift by the Leibniz rule; see the module's text for which letters they are."""
+    flow = parameter_flow(model)
+    parameters = list(dict.fromkeys(letter for index in model.indices for letter in index.factorization.letters))
+    names = {
+        word: name
+        for index in model.indices
+        for name, polynomial in index.factorization.views
+        for word in _monomial(polynomial)
+    }
+    finite = all(EMBEDDING in (letter.rows, letter.columns) for letter in parameters)
+    expansion = _first_returns(parameters, names) if finite else {letter: Word.of(letter) for letter in parameters}
+    shortest = min(len(word) for index in model.indices for word, _ in index.factorization.polynomial if len(word))
+    unit = Fraction(1) if finite else Fraction(1, shortest)
+    bare = Views(Alphabet.of(expansion), expansion, {}, flow.couplings, (), unit)
+    drift: dict[Letter, CoupledPolynomial] = {}
+    for letter, word in expansion.items():
+        change: dict[Coupling, Polynomial] = {}
+        for coupling in flow.couplings:
+
+            def moving(parameter: Letter, coupling: Coupling = coupling) -> Polynomial | None:
+                return flow.drift.get(parameter, {}).get(coupling)
+
+            derivative = leibniz(Polynomial({word: 1}), moving)
+            if derivative.terms:
+                change[coupling] = _read_polynomial(bare, derivative)
+        if change:
+            drift[letter] = change
+    matrices = tuple(_read_polynomial(bare, index.factorization.polynomial) for index in model.indices)
+    return Views(bare.alphabet, expansion, drift, flow.couplings, matrices, unit)
+
+
+def _monomial(polynomial: Polynomial) -> tuple[Word, ...]:
+    """The word of a monomial with coefficient one, else nothing."""
+    return tuple(word for word, coefficient in polynomial if len(polynomial) == 1 and coefficient == 1)
+
+
+def _read_polynomial(bare: Views, polynomial: Polynomial) -> Polynomial:
+    terms: dict[Word, object] = {}
+    for word, coefficient in polynomial:
+        view = bare.read(word)
+        terms[view] = terms[view] + coefficient if view in terms else coefficient  # type: ignore[operator]
+    return Polynomial(terms, polynomial.rows, polynomial.columns)
+
+
+def _first_returns(parameters: list[Letter], names: Mapping[Word, str]) -> dict[Letter, Word]:
+    """Products that start in the embedding space and end at their first return to it, one letter a transposed pair."""
+    words: list[Word] = []
+    leaving: dict[str, list[Letter]] = {}
+    for letter in parameters:
+        if letter.rows == letter.columns == EMBEDDING:
+            words.append(Word.of(letter))
+        else:
+            outward = letter if letter.rows == EMBEDDING else letter.T
+            leaving.setdefault(outward.columns, []).append(outward)
+    for outwards in leaving.values():
+        for number, left in enumerate(outwards):
+            words.extend(Word.of(left, right.T) for right in outwards[number:])
+    result: dict[Letter, Word] = {}
+    for word in words:
+        oriented = word.T if word.T in names and word not in names else word
+        if len(oriented) == 1:
+            result[oriented.letters[0]] = oriented
+            continue
+        automatic = "_".join(letter.name for letter in oriented)
+        result[Letter(names.get(oriented, automatic), symmetric=oriented == oriented.T)] = oriented
+    return result
+
+
+__all__ = ["Views", "views"]

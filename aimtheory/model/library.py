@@ -1,0 +1,104 @@
+"""Built-in models by name, and the one way to turn a name or a file into a model."""
+
+from __future__ import annotations
+
+import difflib
+from collections.abc import Callable
+from fractions import Fraction
+from pathlib import Path
+
+from aimtheory.errors import InputError
+from aimtheory.model import toml
+from aimtheory.model.attention_model import AttentionIndex, AttentionModel
+from aimtheory.model.factorization import tied
+from aimtheory.model.losses import ExpressionLoss
+from aimtheory.spectra import GaussianFactors, Ginibre, Wishart
+
+
+def _exact_linear() -> AttentionModel:
+    """L = 1, loss (G_1 - G_2)^2, S_1 = MP(c=1)/2, S_2 = MP(c=1/2): the exactly solvable case of [D] D.3."""
+    return AttentionModel(
+        tokens=1,
+        indices=(
+            AttentionIndex(tied(0), Wishart(width=1, trace=Fraction(1, 2)), True),
+            AttentionIndex(tied(1), Wishart(width=2, trace=1), False),
+        ),
+        loss=ExpressionLoss("(G[0, 0, 0] - G[0, 0, 1])**2", tokens=1, indices=2),
+        name="exact-linear",
+    )
+
+
+def _tied(activation: str, tokens: int) -> AttentionModel:
+    return AttentionModel.teacher_student(
+        tokens=tokens,
+        activation=activation,
+        parameterization="tied",
+        student=Wishart(width=1, trace=1),
+        teacher=Wishart(width=1, trace=1),
+        name=f"tied-{activation}",
+    )
+
+
+def _untied(activation: str) -> AttentionModel:
+    return AttentionModel.teacher_student(
+        tokens=1,
+        activation=activation,
+        parameterization="untied",
+        student=GaussianFactors(width=1, left=1, right=Fraction(1, 2)),
+        teacher=Ginibre(variance=1),
+        name=f"untied-{activation}",
+    )
+
+
+def _direct(activation: str) -> AttentionModel:
+    return AttentionModel.teacher_student(
+        tokens=1,
+        activation=activation,
+        parameterization="direct",
+        student=Ginibre(variance=1),
+        teacher=Ginibre(variance=1),
+        name=f"direct-{activation}",
+    )
+
+
+BUILT_IN: dict[str, Callable[[], AttentionModel]] = {
+    "exact-linear": _exact_linear,
+    "tied-softmax": lambda: _tied("softmax", 2),
+    "tied-linear": lambda: _tied("linear", 1),
+    "tied-hermite2": lambda: _tied("hermite2", 1),
+    "tied-hermite3": lambda: _tied("hermite3", 1),
+    "tied-erf": lambda: _tied("erf", 1),
+    "untied-linear": lambda: _untied("linear"),
+    "untied-hermite2": lambda: _untied("hermite2"),
+    "untied-hermite3": lambda: _untied("hermite3"),
+    "direct-linear": lambda: _direct("linear"),
+    "direct-hermite2": lambda: _direct("hermite2"),
+    "direct-hermite3": lambda: _direct("hermite3"),
+}
+"""Constructors of the built-in models, by name."""
+
+
+def names() -> tuple[str, ...]:
+    """Names of the built-in models."""
+    return tuple(BUILT_IN)
+
+
+def load(name_or_path: str | Path) -> AttentionModel:
+    """A built-in model by name, or a model from a TOML file.
+
+    Raises ``InputError`` when it is neither, naming the nearest built-in.
+
+    >>> load("tied-softmax").tokens
+    2
+    """
+    key = str(name_or_path)
+    if key in BUILT_IN:
+        return BUILT_IN[key]()
+    if Path(key).is_file():
+        return toml.load(key)
+    close = difflib.get_close_matches(key, BUILT_IN, n=1)
+    hint = f"; did you mean {close[0]!r}?" if close else ""
+    raise InputError(f"no model {key!r}: it is neither a file nor one of {', '.join(BUILT_IN)}{hint}")
+
+
+__all__ = ["BUILT_IN", "load", "names"]

@@ -1,0 +1,47 @@
+"""The token covariance C: E[x_ia x_jb] = C_ij delta_ab."""
+
+from __future__ import annotations
+
+import numpy as np
+from numpy.typing import ArrayLike, NDArray
+
+from aimtheory.errors import InputError
+
+
+def validate_token_covariance(matrix: ArrayLike, tokens: int) -> NDArray[np.float64]:
+    """The L x L covariance as an array, after checking that it is finite, symmetric and positive semidefinite.
+
+    Raises ``InputError`` naming the shape, the entry or the eigenvalue that is wrong. Eigenvalues down to -1e-12 of the largest are
+    taken as rounding.
+
+    >>> validate_token_covariance([[1, 0.5], [0.5, 1]], 2).shape
+    (2, 2)
+    """
+    try:
+        array = np.array(matrix, dtype=np.float64)
+    except (TypeError, ValueError) as error:
+        raise InputError(f"token_covariance is not a matrix of numbers: {error}") from None
+    if array.shape != (tokens, tokens):
+        raise InputError(
+            f"token_covariance has shape {array.shape}; with tokens = {tokens} it must be {tokens} x {tokens}"
+        )
+    if not np.isfinite(array).all():
+        i, j = np.argwhere(~np.isfinite(array))[0]
+        raise InputError(f"token_covariance[{i}, {j}] = {array[i, j]} is not finite")
+    gap = np.abs(array - array.T)
+    if gap.max() > 1e-12 * max(1.0, np.abs(array).max()):
+        i, j = np.unravel_index(int(gap.argmax()), gap.shape)
+        raise InputError(
+            f"token_covariance is not symmetric: entry [{i}, {j}] = {array[i, j]} but [{j}, {i}] = {array[j, i]}; "
+            "a covariance must equal its transpose"
+        )
+    array = (array + array.T) / 2
+    smallest = float(np.linalg.eigvalsh(array)[0])
+    if smallest < -1e-12 * max(1.0, np.abs(array).max()):
+        raise InputError(
+            f"token_covariance is not positive semidefinite: its smallest eigenvalue is {smallest:.6g}; it must be at least 0"
+        )
+    return array
+
+
+__all__ = ["validate_token_covariance"]
