@@ -20,8 +20,8 @@ MAX_BITS = 62
 class Alphabet:
     """Letters numbered 0..n-1, with the permutation that transposition makes of them.
 
-    A word X_1...X_w is packed into one integer, first letter most significant, ``bits`` bits a letter: codes compare as words
-    do, and rotation is a shift.
+    A word X_1...X_w is packed into one integer, first letter most significant, ``bits`` bits a letter: codes compare as
+    words do, and rotation is a shift.
 
     >>> S1, S2 = Letter("S1", symmetric=True), Letter("S2", symmetric=True)
     >>> alphabet = Alphabet.of([S1, S2])
@@ -33,10 +33,23 @@ class Alphabet:
 
     @classmethod
     def of(cls, letters: Iterable[Letter]) -> Alphabet:
-        """The alphabet of these letters and their transposes, sorted as ``canonical_trace`` sorts them."""
+        """The alphabet of these letters and their transposes, sorted as ``canonical_trace`` sorts them.
+
+        Raises ``InputError`` without letters, and when two different letters share a name: text could not tell them
+        apart.
+        """
         distinct = {form for letter in letters for form in (letter, letter.T)}
         if not distinct:
             raise InputError("an alphabet needs at least one letter")
+        named: dict[str, Letter] = {}
+        for form in sorted(distinct):
+            other = named.setdefault(str(form), form)
+            if other != form:
+                raise InputError(
+                    f"two different letters are called {form.name!r}: one {other.rows} x {other.columns}, "
+                    f"one {form.rows} x {form.columns}"
+                    f" (symmetric: {other.symmetric}, {form.symmetric}); rename one"
+                )
         return cls(tuple(sorted(distinct)))
 
     def __len__(self) -> int:

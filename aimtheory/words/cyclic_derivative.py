@@ -31,8 +31,8 @@ def cyclic_derivative(polynomial: Polynomial, letter: Letter) -> Polynomial:
 def cotangent_pullback(polynomial: Polynomial, letter: Letter, cotangent: Polynomial) -> Polynomial:
     """The matrix D with Tr(H^T dP) = Tr(D^T dX), H the ``cotangent`` held fixed: backpropagation through P in words.
 
-    An occurrence u X v of the letter gives u^T H v^T, an occurrence u X^T v gives v H^T u. With H = 1 this is the cyclic
-    derivative. Symmetric letters are symmetrized as there.
+    An occurrence u X v of the letter gives u^T H v^T, an occurrence u X^T v gives v H^T u. With H = 1 this is the
+    cyclic derivative. Symmetric letters are symmetrized as there.
     """
     base = letter.T if letter.transposed else letter
     result = Polynomial.zero(base.rows, base.columns)

@@ -14,8 +14,8 @@ _NAME = re.compile(r"[A-Za-z][A-Za-z0-9_]*")
 class Letter:
     """A matrix symbol ``X`` of shape ``rows x columns``, where rows and columns are names of spaces.
 
-    The embedding space is called ``"d"``; the inner space of a factor W_k is, say, ``"r1"``. Two letters may stand next to
-    each other in a word when the columns of the first are the rows of the second. ``X.T`` is the same matrix
+    The embedding space is called ``"d"``; the inner space of a factor W_k is, say, ``"r1"``. Two letters may stand next
+    to each other in a word when the columns of the first are the rows of the second. ``X.T`` is the same matrix
     transposed; a symmetric letter is its own transpose.
 
     >>> W = Letter("W1", "d", "r1")

@@ -1,7 +1,7 @@
 """Vectorised word arithmetic on integer-coded words: canonical traces, enumeration, replacement of a letter.
 
-A batch is a numpy array of int64 codes of words of one length; see ``Alphabet`` for the packing. Everything here is bit arithmetic
-over whole batches, so the million words of length 20 over two letters take a fraction of a second.
+A batch is a numpy array of int64 codes of words of one length; see ``Alphabet`` for the packing. Everything here is bit
+arithmetic over whole batches, so the million words of length 20 over two letters take a fraction of a second.
 """
 
 from __future__ import annotations
@@ -40,8 +40,8 @@ def transpose_codes(alphabet: Alphabet, codes: Codes, length: int) -> Codes:
 def canonical_codes(alphabet: Alphabet, codes: Codes, length: int) -> Codes:
     """The least code among all rotations of each word and of its transpose: equal exactly when the traces are equal.
 
-    Rotations that start in another space are included: the normalized trace does not see where a closed word is cut. The cost is
-    2 x length vector operations on the batch; no table, no sorting.
+    Rotations that start in another space are included: the normalized trace does not see where a closed word is cut.
+    The cost is 2 x length vector operations on the batch; no table, no sorting.
     """
     alphabet.check_length(length)
     bits = alphabet.bits

@@ -27,12 +27,23 @@ def _multiply(left: Scalar, right: Scalar) -> Scalar:
     return left * right
 
 
+def _check_replacement(letter: Letter, new: Polynomial) -> None:
+    if (new.rows, new.columns) != (letter.rows, letter.columns):
+        raise InputError(
+            f"letter {letter} is {letter.rows} x {letter.columns}; {new} is {new.rows} x {new.columns} "
+            "and cannot replace it"
+        )
+    if letter.symmetric and not new.is_symmetric:
+        raise InputError(f"letter {letter} is symmetric; {new} is not and cannot replace it")
+
+
 @dataclass(frozen=True, init=False)
 class Polynomial:
     """A noncommutative polynomial sum_w c_w w, all words mapping the same space to the same space.
 
-    Coefficients are rationals, floats or commutative sympy expressions. Immutable; ``+``, ``-``, ``*`` (by polynomial, word, letter
-    or scalar), ``.T``, ``substitute`` and ``map_coefficients`` give new polynomials; zero terms are dropped.
+    Coefficients are rationals, floats or commutative sympy expressions. Immutable; ``+``, ``-``, ``*`` (by polynomial,
+    word, letter or scalar), ``.T``, ``substitute`` and ``map_coefficients`` give new polynomials; zero terms are
+    dropped.
 
     >>> W = Letter("W1", "d", "r1")
     >>> S = Polynomial.word(W, W.T)
@@ -56,6 +67,8 @@ class Polynomial:
                     "every term must map the same spaces"
                 )
             value = to_scalar(coefficient, f"coefficient of {word}")
+            if isinstance(value, sp.Expr):  # expanded, so that equal coefficients compare equal
+                value = sp.expand(value)
             if value != 0:
                 kept[word] = value
         object.__setattr__(self, "terms", MappingProxyType(kept))
@@ -97,13 +110,19 @@ class Polynomial:
         return self.rows == self.columns and self == self.T
 
     def substitute(self, replace: Callable[[Letter], Polynomial | None]) -> Polynomial:
-        """Replace letters by polynomials; ``replace`` returns None to keep a letter. Transposes follow by themselves."""
+        """Replace letters by polynomials; ``replace`` returns None to keep a letter. Transposes follow by themselves.
+
+        Raises ``InputError`` when a polynomial does not have the shape of its letter, or is not symmetric as its letter
+        is.
+        """
         result = Polynomial.zero(self.rows, self.columns)
         for word, coefficient in self.terms.items():
             product = Polynomial({Word((), word.space): coefficient})
             for letter in word:
                 base = letter.T if letter.transposed else letter
                 new = replace(base)
+                if new is not None:
+                    _check_replacement(base, new)
                 factor = Polynomial.word(letter) if new is None else (new.T if letter.transposed else new)
                 product = product * factor
             result = result + product
@@ -153,6 +172,8 @@ class Polynomial:
     def __rmul__(self, other: object) -> Polynomial:
         if isinstance(other, Letter):
             return Polynomial.word(other) * self
+        if isinstance(other, Word):
+            return Polynomial({other: Fraction(1)}) * self
         return self * other
 
     def __eq__(self, other: object) -> bool:
@@ -172,7 +193,9 @@ class Polynomial:
         return len(self.terms)
 
     def __str__(self) -> str:
-        parts = [str(w) if c == 1 else f"{c}*{w}" for w, c in self.terms.items()]
+        parts = [
+            str(w) if c == 1 else f"({c})*{w}" if isinstance(c, sp.Add) else f"{c}*{w}" for w, c in self.terms.items()
+        ]
         return " + ".join(parts).replace("+ -", "- ") or "0"
 
     def __repr__(self) -> str:

@@ -12,9 +12,10 @@ from aimtheory.words.word import Word
 def canonical_trace(word: Word) -> Word:
     """The canonical representative of the trace of a closed word.
 
-    Tr(XY) = Tr(YX) and Tr(X) = Tr(X^T): words are equal under rotation and under transposition (reversal with every letter
-    transposed). The representative is the least of all these, letters being ordered by name and orientation. The normalized trace is
-    always Tr/d whatever the space in which the word starts, so that rotation is exact.
+    Since Tr(XY) = Tr(YX) and Tr(X) = Tr(X^T), words are equal under rotation and under transposition (reversal with
+    every letter transposed). The representative is the least of all these, letters being ordered by name and
+    orientation. The normalized trace is always Tr/d whatever the space in which the word starts, so that rotation is
+    exact.
 
     >>> from aimtheory.words.letters import Letter
     >>> S1, S2 = Letter("S1", symmetric=True), Letter("S2", symmetric=True)

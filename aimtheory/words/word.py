@@ -72,6 +72,8 @@ class Word:
         return Word(self.letters[steps:] + self.letters[:steps])
 
     def __mul__(self, other: Word) -> Word:
+        if not isinstance(other, Word):
+            return NotImplemented
         if self.columns != other.rows:
             raise InputError(f"cannot multiply {self} (columns {self.columns!r}) by {other} (rows {other.rows!r})")
         return Word(self.letters + other.letters, self.space)
