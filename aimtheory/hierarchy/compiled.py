@@ -18,8 +18,8 @@ FloatArray = NDArray[np.float64]
 class CompiledHierarchy:
     """d mu/dt = sum_c c A_c mu on the words of a hierarchy, one stacked sparse product an evaluation.
 
-    ``operator`` stacks the A_c of all couplings over the words that move (``moving``); calls on words above the truncation degree are
-    zero, which is the zero closure ([D] (13)). Exact integers converted to float64.
+    ``operator`` stacks the A_c of all couplings over the words that move (``moving``); calls on words above the
+    truncation degree are zero, which is the zero closure ([D] (13)). Exact integers converted to float64.
     """
 
     couplings: tuple[Coupling, ...]

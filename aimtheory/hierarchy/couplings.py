@@ -11,9 +11,10 @@ import sympy as sp
 class Coupling:
     """One scalar coefficient of the drift.
 
-    ``kind`` is ``"gradient"`` for g_kl = [grad Phi]_kl when every S_k is symmetric; ``"gradient_transposed"`` and ``"gradient_plain"`` for
-    g1_kl and g2_kl, the gradients by q1_kl = tr(S_k S_l^T) and q2_kl = tr(S_k S_l); ``"bias"`` for beta_k = sqrt(d) dPhi/dm_k, of
-    order one on the slow time scale; ``"decay"`` for the weight decay gamma. Indices are 0-based, names 1-based; k <= l.
+    ``kind`` is ``"gradient"`` for g_kl = [grad Phi]_kl when every S_k is symmetric; ``"gradient_transposed"`` and
+    ``"gradient_plain"`` for g1_kl and g2_kl, the gradients by q1_kl = tr(S_k S_l^T) and q2_kl = tr(S_k S_l); ``"bias"``
+    for beta_k = sqrt(d) dPhi/dm_k, of order one on the slow time scale; ``"decay"`` for the weight decay gamma. Indices
+    are 0-based, names 1-based; k <= l.
     """
 
     kind: str

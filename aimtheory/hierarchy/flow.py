@@ -24,8 +24,9 @@ class ParameterFlow:
 def attention_gradient(model: AttentionModel, k: int) -> CoupledPolynomial:
     r"""H_k = d x dPhi/dS_k, the gradient of the population loss by the attention matrix S_k, of order one.
 
-    H_k = beta_k 1 + 2 sum_l (g1_kl S_l + g2_kl S_l^T), the first term only for forms with a mean. When every S_l is symmetric,
-    g1 and g2 enter through their sum g_kl = [grad Phi]_kl alone, and H_k = 2 sum_l g_kl S_l. Exact as d tends to infinity.
+    The gradient is H_k = beta_k 1 + 2 sum_l (g1_kl S_l + g2_kl S_l^T), the first term only for forms with a mean. When
+    every S_l is symmetric, g1 and g2 enter through their sum g_kl = [grad Phi]_kl alone, and H_k = 2 sum_l g_kl S_l.
+    Exact as d tends to infinity.
     """
     matrices = [index.factorization.polynomial for index in model.indices]
     symmetric = all(matrix.is_symmetric for matrix in matrices)
@@ -48,9 +49,10 @@ def attention_gradient(model: AttentionModel, k: int) -> CoupledPolynomial:
 def parameter_flow(model: AttentionModel) -> ParameterFlow:
     r"""The limiting flow of every trained parameter under online SGD with weight decay.
 
-    d theta/ds = -D_theta Tr(H_k^T S_k) - gamma theta in slow time s = n alpha_d / d, with H_k held fixed and D the cyclic derivative; for
-    tied attention time is t = 4 s and this is dW_k/dt = -sum_l g_kl S_l W_k - (gamma/4) W_k, which gives [D] (11); untied attention gives (31)-(32), direct
-    optimization Theorem 4. A letter that several S_k share gets the sum. Exact as d tends to infinity.
+    d theta/ds = -D_theta Tr(H_k^T S_k) - gamma theta in slow time s = n alpha_d / d, with H_k held fixed and D the
+    cyclic derivative; for tied attention time is t = 4 s and this is dW_k/dt = -sum_l g_kl S_l W_k - (gamma/4) W_k,
+    which gives [D] (11); untied attention gives (31)-(32), direct optimization Theorem 4. A letter that several S_k
+    share gets the sum. Exact as d tends to infinity.
     """
     per_unit = 1 / model.time_factor
     drift: dict[Letter, dict[Coupling, Polynomial]] = {}

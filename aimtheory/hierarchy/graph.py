@@ -21,9 +21,10 @@ if TYPE_CHECKING:
 def moment_graph(hierarchy: MomentHierarchy, initial: JointLaw | None = None) -> nx.DiGraph:
     """The dependency graph of a hierarchy as a ``networkx.DiGraph``.
 
-    Nodes are names of canonical words with ``degree`` (a string when fractional), ``constant``, ``missing`` (above the truncation degree) and
-    ``initial``, the value at time 0 (absent for missing words, and when the law gives no moments). An edge u -> v says that the
-    drift of u calls on v; its ``coefficient`` is the sympy coefficient, linear in the couplings. Attributes are converted to text on export.
+    Nodes are names of canonical words with ``degree`` (a string when fractional), ``constant``, ``missing`` (above the
+    truncation degree) and ``initial``, the value at time 0 (absent for missing words, and when the law gives no
+    moments). An edge u -> v says that the drift of u calls on v; its ``coefficient`` is the sympy coefficient, linear
+    in the couplings. Attributes are converted to text on export.
     """
     graph = nx.DiGraph(name=hierarchy.model.name, truncation=hierarchy.degree)
     if initial is None:

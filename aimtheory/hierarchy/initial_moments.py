@@ -17,8 +17,9 @@ from aimtheory.words import Letter
 def initial_law(model: AttentionModel, views: Views) -> FreeFamily:
     """The free family of the model's laws, letters in the order of the alphabet.
 
-    Independent matrices, one of them orthogonally invariant, are free as d tends to infinity, so that all mixed moments follow from the laws of
-    the indices. Raises ``InputError`` when a view is not a self-adjoint matrix with a law of its own (factors of untied attention).
+    Independent matrices, one of them orthogonally invariant, are free as d tends to infinity, so that all mixed moments
+    follow from the laws of the indices. Raises ``InputError`` when a view is not a self-adjoint matrix with a law of
+    its own (factors of untied attention).
     """
     laws: dict[str, SpectralLaw] = {}
     for index in model.indices:
@@ -64,8 +65,8 @@ def matrix_family(views: Views, parameters: Mapping[str, np.ndarray]) -> MatrixF
 def initial_moments(hierarchy: MomentHierarchy, law: JointLaw | None = None) -> np.ndarray:
     """The moments of all words of a hierarchy at time zero, float64, in state order.
 
-    ``law`` defaults to the free family of the model. Raises ``InputError`` when its letters are not those of the alphabet and
-    ``NumericsError`` when a moment is not finite.
+    ``law`` defaults to the free family of the model. Raises ``InputError`` when its letters are not those of the
+    alphabet and ``NumericsError`` when a moment is not finite.
     """
     law = initial_law(hierarchy.model, hierarchy.views) if law is None else law
     check_letters(law, hierarchy.views)

@@ -16,8 +16,8 @@ Drift = Callable[[Sequence[Any], Sequence[Any]], list[Any]]
 def lambdified_drift(hierarchy: MomentHierarchy, module: str = "numpy") -> Drift:
     """A function (couplings, moments) -> time derivatives of all words, zero closure, from the sympy equations.
 
-    ``module`` is ``"numpy"`` or ``"mpmath"``; with mpmath the arithmetic has whatever precision is set. Slower than the sparse
-    operators by orders of magnitude to build and to evaluate, and equal to them (a test holds the two together).
+    ``module`` is ``"numpy"`` or ``"mpmath"``; with mpmath the arithmetic has whatever precision is set. Slower than the
+    sparse operators by orders of magnitude to build and to evaluate, and equal to them (a test holds the two together).
     """
     if module not in ("numpy", "mpmath"):
         raise InputError(f"module {module!r} is not supported; choose 'numpy' or 'mpmath'")
@@ -27,8 +27,8 @@ def lambdified_drift(hierarchy: MomentHierarchy, module: str = "numpy") -> Drift
     rename = dict(zip(map(moment_symbol, hierarchy.words), moments, strict=True))
     couplings = [coupling.symbol for coupling in hierarchy.views.couplings]
     expressions = [equation.xreplace(closed).xreplace(rename) for equation in hierarchy.equations.values()]
-    function = sp.lambdify([couplings, moments], expressions, modules=module, cse=True)
-    return function  # type: ignore[no-any-return]
+    function: Drift = sp.lambdify([couplings, moments], expressions, modules=module, cse=True)
+    return function
 
 
 __all__ = ["lambdified_drift"]

@@ -5,6 +5,7 @@ from __future__ import annotations
 from fractions import Fraction
 from typing import TYPE_CHECKING
 
+from aimtheory.hierarchy.couplings import Coupling
 from aimtheory.words import Word
 
 if TYPE_CHECKING:
@@ -25,10 +26,10 @@ def _fraction(value: Fraction) -> str:
 
 def equation_latex(hierarchy: MomentHierarchy, word: Word) -> tuple[str, str]:
     """Left and right side of the equation of one word, terms grouped by coupling."""
-    grouped: dict[object, list[tuple[Fraction, Word]]] = {}
+    grouped: dict[Coupling, list[tuple[Fraction, Word]]] = {}
     for (coupling, target), coefficient in hierarchy.drift(word).items():
         grouped.setdefault(coupling, []).append((coefficient, target))
-    parts = []
+    parts: list[str] = []
     for coupling, terms in grouped.items():
         common = terms[0][0] if all(c == terms[0][0] for c, _ in terms) else Fraction(-1 if terms[0][0] < 0 else 1)
         inside = ""
@@ -38,7 +39,7 @@ def equation_latex(hierarchy: MomentHierarchy, word: Word) -> tuple[str, str]:
             inside += f" {sign} {_fraction(ratio)}{trace_latex(target)}"
         body = rf"\left({inside.strip()}\right)" if len(terms) > 1 else inside.strip()
         sign = "-" if common < 0 else ("+" if parts else "")
-        parts.append(f"{sign} {_fraction(common)}{coupling.latex} {body}".strip())  # type: ignore[attr-defined]
+        parts.append(f"{sign} {_fraction(common)}{coupling.latex} {body}".strip())
     left = rf"\frac{{d}}{{dt}} {trace_latex(word)}"
     return left, " ".join(parts) or "0"
 

@@ -28,7 +28,8 @@ def check_degree(degree: object) -> int:
     """The truncation degree as an integer of at least 2; ``InputError`` otherwise."""
     if isinstance(degree, bool) or not isinstance(degree, int | np.integer) or degree < 2:
         raise InputError(
-            f"degree = {degree!r} must be an integer of at least 2: the loss reads second moments, which degree 1 does not hold"
+            f"degree = {degree!r} must be an integer of at least 2: "
+            "the loss reads second moments, which degree 1 does not hold"
         )
     return int(degree)
 
@@ -44,11 +45,13 @@ class CouplingOperator:
 
 @dataclass(frozen=True)
 class MomentHierarchy:
-    """The equations d mu_w/dt = sum_c c(q) sum_v A_c[w, v] mu_v of all canonical words w up to degree M ([D] (11) for tied attention).
+    """The equations d mu_w/dt = sum_c c(q) sum_v A_c[w, v] mu_v of all canonical words w up to degree M ([D] (11) for
+    tied attention).
 
-    ``len(h)`` counts the words; ``h.words`` lists them by degree; ``h.equations`` are sympy, ``h.operators`` sparse integers, ``h.graph`` the
-    dependency graph, ``h.missing`` the words of degree above M on which the equations call and that a closure must supply. Constant
-    words (those of the teacher alone) are included, with zero drift. Exact; no closure has been made.
+    ``len(h)`` counts the words; ``h.words`` lists them by degree; ``h.equations`` are sympy, ``h.operators`` sparse
+    integers, ``h.graph`` the dependency graph, ``h.missing`` the words of degree above M on which the equations call
+    and that a closure must supply. Constant words (those of the teacher alone) are included, with zero drift. Exact; no
+    closure has been made.
 
     >>> import aimtheory as aim
     >>> h = aim.derive(aim.models.load("tied-softmax"), degree=6)
@@ -92,7 +95,8 @@ class MomentHierarchy:
         return np.concatenate([[0], np.cumsum([len(c) for c in self.codes])])
 
     def index(self, word: Word | str) -> int:
-        """Position of a word in the state; any rotation or transpose of it will do. ``InputError`` when it is not there."""
+        """Position of a word in the state; any rotation or transpose of it will do. ``InputError`` when it is not
+        there."""
         canonical = self.views.parse(word) if isinstance(word, str) else canonical_trace(word)
         length = len(canonical)
         if length <= len(self.codes):
@@ -130,7 +134,8 @@ class MomentHierarchy:
 
     @cached_property
     def operators(self) -> tuple[CouplingOperator, ...]:
-        """One sparse integer matrix a coupling, from the words kept to the words kept; calls on missing words are left out."""
+        """One sparse integer matrix a coupling, from the words kept to the words kept; calls on missing words are left
+        out."""
         blocks: list[tuple[np.ndarray, np.ndarray, np.ndarray, np.ndarray]] = []
         growth = min((t.size - 1 for t in self._table.replacements), default=0)
         for length in range(1, len(self.codes) + 1):
@@ -194,7 +199,8 @@ class MomentHierarchy:
 
     @cached_property
     def equations(self) -> Mapping[Word, sp.Expr]:
-        """The open equations as sympy: word -> its time derivative in symbols mu[...] and g_kl, calls on missing words included."""
+        """The open equations as sympy: word -> its time derivative in symbols mu[...] and g_kl, calls on missing words
+        included."""
         return MappingProxyType(
             {
                 word: sp.Add(
@@ -239,7 +245,8 @@ class MomentHierarchy:
         return f"$$\n{self.latex()}\n$$"
 
     def __repr__(self) -> str:
-        return f"MomentHierarchy(degree={self.degree}, {len(self)} words, couplings {', '.join(c.name for c in self.views.couplings)})"
+        couplings = ", ".join(coupling.name for coupling in self.views.couplings)
+        return f"MomentHierarchy(degree={self.degree}, {len(self)} words, couplings {couplings})"
 
 
 def _base(letter: object) -> object:
@@ -254,9 +261,10 @@ def moment_symbol(word: Word) -> sp.Symbol:
 def derive(model: AttentionModel, degree: int, observables: Iterable[str | Word] | None = None) -> MomentHierarchy:
     """Derive the moment hierarchy of a model up to degree M, symbolically and exactly.
 
-    All canonical words up to degree M when ``observables`` is None, else those on which the named observables (``"p_12"``, ``"tr(S1 S2)"``,
-    ``"loss"``) and the couplings depend. A word of degree M keeps its equation; what it calls above M is ``missing``. Closes nothing:
-    see ``solve``. Raises ``InputError`` for a degree that is not an integer of at least 2 or an unknown observable.
+    All canonical words up to degree M when ``observables`` is None, else those on which the named observables
+    (``"p_12"``, ``"tr(S1 S2)"``, ``"loss"``) and the couplings depend. A word of degree M keeps its equation; what it
+    calls above M is ``missing``. Closes nothing: see ``solve``. Raises ``InputError`` for a degree that is not an
+    integer of at least 2 or an unknown observable.
 
     >>> import aimtheory as aim
     >>> h = aim.derive(aim.models.load("exact-linear"), degree=2)
@@ -287,8 +295,8 @@ def _reachable(seen: Views, start: Sequence[Word], max_length: int) -> tuple[Cod
         canonical = canonical_trace(word)
         if len(canonical) > max_length:
             raise InputError(
-                f"observable {trace_name(canonical)} has degree {len(canonical) * seen.unit}, above the truncation degree "
-                f"{max_length * seen.unit}; raise the degree"
+                f"observable {trace_name(canonical)} has degree {len(canonical) * seen.unit}, "
+                f"above the truncation degree {max_length * seen.unit}; raise the degree"
             )
         frontier.setdefault(len(canonical), set()).add(seen.alphabet.pack(canonical))
     while frontier:

@@ -1,7 +1,8 @@
 """Observables: the named quantities of a trajectory, as functions of traces of words.
 
-Names: ``t_1`` = tr S_1; ``q_12`` = tr(S_1 S_2); ``q1_12`` = tr(S_1 S_2^T); ``q2_12`` = tr(S_1 S_2); ``p_12`` = q_12 - t_1 t_2, the structural
-overlap; ``loss`` = Phi; and any word, ``tr(S1 S2)``. Simulations and theories evaluate the same objects.
+Names: ``t_1`` = tr S_1; ``q_12`` = tr(S_1 S_2); ``q1_12`` = tr(S_1 S_2^T); ``q2_12`` = tr(S_1 S_2); ``p_12`` = q_12 -
+t_1 t_2, the structural overlap; ``loss`` = Phi; and any word, ``tr(S1 S2)``. Simulations and theories evaluate the same
+objects.
 """
 
 from __future__ import annotations
@@ -75,7 +76,8 @@ class OverlapReader:
 
 @dataclass(frozen=True)
 class NamedObservable:
-    """A product of trace polynomials, minus another: value = first - second x third (the last two absent for a plain trace)."""
+    """A product of trace polynomials, minus another: value = first - second x third (the last two absent for a plain
+    trace)."""
 
     name: str
     first: TracePolynomial
@@ -97,7 +99,8 @@ class NamedObservable:
 
 
 def named_observable(name: str, model: AttentionModel, views: Views) -> NamedObservable:
-    """The observable of that name; ``InputError`` lists the names that exist. ``loss`` is not one: it is Phi of the overlaps."""
+    """The observable of that name; ``InputError`` lists the names that exist. ``loss`` is not one: it is Phi of the
+    overlaps."""
     match = _NAMED.fullmatch(name.strip())
     if match is None:
         if not name.strip().startswith("tr(") or not name.strip().endswith(")"):
@@ -138,7 +141,8 @@ def observable_words(name: str, model: AttentionModel, views: Views) -> tuple[Wo
 
 
 def default_observables(model: AttentionModel) -> tuple[str, ...]:
-    """The observables shown when none are asked for: traces, overlaps and structural overlaps of the first trained index, and the loss."""
+    """The observables shown when none are asked for: traces, overlaps and structural overlaps of the first trained
+    index, and the loss."""
     count = len(model.indices)
     if count > 9:
         pairs = [(k, l, f"{k},{l}") for k in range(1, count + 1) for l in range(k, count + 1)]  # noqa: E741
@@ -147,7 +151,7 @@ def default_observables(model: AttentionModel) -> tuple[str, ...]:
     moving = {k + 1 for k, index in enumerate(model.indices) if index.trainable}
     names = [f"t_{k}" for k in sorted(moving)] if count <= 9 else []
     for prefix in ("q", "p"):
-        names += [f"{prefix}_{label}" for k, l, label in pairs if (k in moving or l in moving)]
+        names += [f"{prefix}_{label}" for k, l, label in pairs if moving & {k, l}]  # noqa: E741
     return (*names, "loss")
 
 

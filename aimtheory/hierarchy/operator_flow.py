@@ -29,10 +29,11 @@ class Term:
 
 
 class MatrixPolynomial:
-    """sum_t c[coupling_t] coefficient_t word_t as a program of as few matrix products as grouping by the last letter gives.
+    """sum_t c[coupling_t] coefficient_t word_t as a program of as few matrix products as grouping by the last letter
+    gives.
 
-    For a symmetric result only half of the terms are multiplied out: P + P^T with the words of P chosen to end alike, so that the tied drift
-    -(H S + S H) takes one product whatever the number of indices.
+    For a symmetric result only half of the terms are multiplied out: P + P^T with the words of P chosen to end alike,
+    so that the tied drift -(H S + S H) takes one product whatever the number of indices.
     """
 
     def __init__(self, terms: Sequence[Term], symmetric: bool) -> None:
@@ -79,8 +80,8 @@ def _evaluate(terms: Sequence[tuple[float, tuple[Letter, ...]]], matrices: Mappi
 class OperatorSystem(ClosedSystem):
     """Views as matrices of one size, moments as a state functional of their products.
 
-    ``functional`` maps (left, right) to the state of left^T right, where both are products of views applied to ``start``: for the gns state
-    ``start`` is the vacuum column, for the normalized trace it is the identity.
+    ``functional`` maps (left, right) to the state of left^T right, where both are products of views applied to
+    ``start``: for the gns state ``start`` is the vacuum column, for the normalized trace it is the identity.
     """
 
     def __init__(
@@ -107,7 +108,7 @@ class OperatorSystem(ClosedSystem):
         self._programs = [
             MatrixPolynomial(
                 [
-                    Term(number[coupling], float(coefficient), word.letters)  # type: ignore[arg-type]
+                    Term(number[coupling], float(coefficient), word.letters)
                     for coupling, polynomial in views.drift[letter].items()
                     for word, coefficient in polynomial
                 ],
@@ -144,7 +145,8 @@ class OperatorSystem(ClosedSystem):
         return np.concatenate([program(couplings, matrices).ravel() for program in self._programs])
 
     def moments(self, words: Sequence[Word], state: FloatArray) -> FloatArray:
-        """Any word: split in the middle, tr(uv) = <u^T start, v start>; half products are shared between words of one state."""
+        """Any word: split in the middle, tr(uv) = <u^T start, v start>; half products are shared between words of one
+        state."""
         if self._cached_state is not state:
             self._cached_state, self._cached = state, {(): self.start}
         matrices = self.matrices(state)
@@ -170,7 +172,7 @@ class OperatorSystem(ClosedSystem):
         matrix = self.matrices(state)[letter]
         if self.start.ndim == 1:
             return spectral_measure(matrix, self.start)
-        nodes = np.linalg.eigvalsh(matrix)
+        nodes: FloatArray = np.linalg.eigvalsh(matrix).astype(np.float64)
         return SpectralMeasure(nodes, np.full(len(nodes), 1 / len(nodes)))
 
 

@@ -1,8 +1,9 @@
 """Views: the letters in which traces are read, with the drift of each.
 
-Traces of parameters close into products that start and end in the embedding space. Tied attention reads its traces in S_k = W_k W_k^T,
-untied attention in M_k, M_k^T, A_k, B_k, direct optimization in S_k and S_k^T. When the products that return to the embedding space for the first
-time are finitely many, they are the letters; otherwise the parameters themselves are.
+Traces of parameters close into products that start and end in the embedding space. Tied attention reads its traces in
+S_k = W_k W_k^T, untied attention in M_k, M_k^T, A_k, B_k, direct optimization in S_k and S_k^T. When the products that
+return to the embedding space for the first time are finitely many, they are the letters; otherwise the parameters
+themselves are.
 """
 
 from __future__ import annotations
@@ -23,8 +24,9 @@ from aimtheory.words import Alphabet, Letter, Polynomial, Word, canonical_trace,
 class Views:
     """The alphabet in which the moments of a model are written, with what each letter is made of and how it moves.
 
-    ``expansion[a]`` is letter ``a`` as a word in the parameters; ``drift[a]`` its time derivative as polynomials in views, one a
-    coupling, for untransposed letters that move; ``unit`` the degree of one letter (1, or a fraction when the parameters are the letters).
+    ``expansion[a]`` is letter ``a`` as a word in the parameters; ``drift[a]`` its time derivative as polynomials in
+    views, one a coupling, for untransposed letters that move; ``unit`` the degree of one letter (1, or a fraction when
+    the parameters are the letters).
     """
 
     alphabet: Alphabet
@@ -55,7 +57,8 @@ class Views:
         return result
 
     def read(self, word: Word) -> Word:
-        """A word in parameters as a word in views; closed words are rotated to start in the embedding space if need be."""
+        """A word in parameters as a word in views; closed words are rotated to start in the embedding space if need
+        be."""
         by_expansion = self._by_expansion
         if word.rows != EMBEDDING and self.unit == 1:
             start = next((n for n, letter in enumerate(word) if letter.rows == EMBEDDING), None)

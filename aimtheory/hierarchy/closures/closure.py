@@ -32,8 +32,9 @@ class ClosureProblem:
 class ClosedSystem(ABC):
     """A finite state that moves linearly in the couplings and from which moments can be read.
 
-    dy/dt = drift(c, y) with c the couplings, in the order of ``views.couplings``; they are functions of the second moments,
-    which ``moments`` reads off the state. ``exact_degree`` is the highest degree whose moments are exact at time zero.
+    dy/dt = drift(c, y) with c the couplings, in the order of ``views.couplings``; they are functions of the second
+    moments, which ``moments`` reads off the state. ``exact_degree`` is the highest degree whose moments are exact at
+    time zero.
     """
 
     exact_degree: int
@@ -49,9 +50,10 @@ class ClosedSystem(ABC):
 
     @abstractmethod
     def moments(self, words: Sequence[Word], state: FloatArray) -> FloatArray:
-        """Normalized traces of words at a state, shape (len(words),). ``InputError`` for a word that the state does not hold."""
+        """Normalized traces of words at a state, shape (len(words),). ``InputError`` for a word that the state does not
+        hold."""
 
-    def spectral_measure(self, letter: Letter, state: FloatArray) -> SpectralMeasure:
+    def spectral_measure(self, letter: Letter, state: FloatArray) -> SpectralMeasure:  # noqa: ARG002
         """The spectral measure of a self-adjoint letter at a state, where the closure carries operators."""
         raise InputError(
             f"the {type(self).__name__} state holds moments, not operators, so it has no spectral measure of {letter}; "

@@ -18,22 +18,24 @@ from aimtheory.spectra import FreeFamily
 class Gns(Closure):
     """Keep the span of the words of degree <= m of the Gelfand-Naimark-Segal space of the initial moments, M = 2m + 1.
 
-    The compressed matrices follow the same matrix flow and moments are vacuum expectations. All moments up to degree 2m + 1 are exact at
-    time zero, so that the closure uses the data of the zero closure of degree M; positivity is kept, nothing blows up, and it converges
-    for all times. An even degree M uses m = (M - 2)/2 and is exact to M - 1. Size: 2^{m+1} - 1 for two letters.
+    The compressed matrices follow the same matrix flow and moments are vacuum expectations. All moments up to degree 2m
+    + 1 are exact at time zero, so that the closure uses the data of the zero closure of degree M; positivity is kept,
+    nothing blows up, and it converges for all times. An even degree M uses m = (M - 2)/2 and is exact to M - 1. Size:
+    2^{m+1} - 1 for two letters.
     """
 
     name: ClassVar[str] = "gns"
 
     def close(self, problem: ClosureProblem) -> OperatorSystem:
-        """Compress the letters of the initial free family; ``InputError`` for an initial law that is not a free family."""
+        """Compress the letters of the initial free family; ``InputError`` for an initial law that is not a free
+        family."""
         views, depth = problem.views, (problem.degree - 1) // 2
         law = initial_law(problem.model, views) if problem.initial is None else problem.initial
         check_letters(law, views)
         if not isinstance(law, FreeFamily):
             raise InputError(
-                f"closure 'gns' starts from a free family of spectral laws, not from {type(law).__name__}; use closure='matrix' for given "
-                "matrices or closure='zero' for a table of moments"
+                f"closure 'gns' starts from a free family of spectral laws, not from {type(law).__name__}; "
+                "use closure='matrix' for given matrices or closure='zero' for a table of moments"
             )
         compressed = law.operators(depth)
         matrices = {letter: compressed.operators[str(letter)].toarray() for letter in views.alphabet.letters}

@@ -19,8 +19,8 @@ from aimtheory.spectra import MatrixFamily
 class Matrix(Closure):
     """The same flow on matrices of dimension ``dim`` drawn from the model's laws with ``seed``, or on given matrices.
 
-    No truncation: the degree plays no part. Cost d^3 an evaluation; moments scatter by O(1/d) around the limit. Words of any degree can be
-    read from the state.
+    No truncation: the degree plays no part. Cost d^3 an evaluation; moments scatter by O(1/d) around the limit. Words
+    of any degree can be read from the state.
     """
 
     dim: int = 200
@@ -44,13 +44,13 @@ class Matrix(Closure):
             matrices = {letter: problem.initial.matrix(str(letter)) for letter in views.alphabet.letters}
         else:
             raise InputError(
-                f"closure 'matrix' starts from matrices, not from {type(problem.initial).__name__}; give MatrixFamily(...) or leave "
-                "initial out to sample the model's laws"
+                f"closure 'matrix' starts from matrices, not from {type(problem.initial).__name__}; "
+                "give MatrixFamily(...) or leave initial out to sample the model's laws"
             )
         dim = len(next(iter(matrices.values())))
         return OperatorSystem(views, matrices, np.eye(dim), _normalized_trace, problem.degree)
 
-    def coarser_degree(self, degree: int) -> int | None:
+    def coarser_degree(self, degree: int) -> int | None:  # noqa: ARG002
         """None: the flow is not truncated, its error is the finite dimension."""
         return None
 

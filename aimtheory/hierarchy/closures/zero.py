@@ -19,8 +19,9 @@ from aimtheory.words import Word
 class Zero(Closure):
     """Words of degree above M are zero ([D] (13), Corollary 2).
 
-    The error is at most c (C^2/s)^{M+1} s^{|w|} uniformly in time only with enough weight decay. Without it the truncation is a Taylor
-    expansion in time with a finite radius: past a time t* a larger M makes it worse, and its trajectories blow up.
+    The error is at most c (C^2/s)^{M+1} s^{|w|} uniformly in time only with enough weight decay. Without it the
+    truncation is a Taylor expansion in time with a finite radius: past a time t* a larger M makes it worse, and its
+    trajectories blow up.
     """
 
     name: ClassVar[str] = "zero"
