@@ -1,0 +1,272 @@
+"""Closed forms of the potential: polynomials by Isserlis' theorem, erf by the arcsine law.
+
+- Any polynomial loss (Hermite, linear, polynomial activations under mean squared error, user polynomials): a polynomial
+  in (m, q1, q2), exact.
+- erf activations at zero mean: E erf(g u) erf(g' v) = (2/π) asin(2 g g' c / √((1 + 2g²a)(1 + 2g'²b))), a = Var u,
+  b = Var v, c = Cov(u, v).
+"""
+
+from __future__ import annotations
+
+import math
+from collections.abc import Sequence
+from fractions import Fraction
+from functools import lru_cache
+
+import numpy as np
+import sympy as sp
+
+from aimtheory.model.activations import ElementwiseActivation, Erf, Hermite, Linear, Polynomial
+from aimtheory.model.losses import ExpressionLoss, Loss, MeanSquaredError
+from aimtheory.scalars import to_sympy
+
+_HIGHEST_DEGREE = 12
+_MOST_MONOMIALS = 400
+
+
+def exact_matrix(matrix: np.ndarray) -> sp.Matrix:
+    """A float matrix with entries that are short dyadic rationals (1, 1/2, …) made exact, the others left as floats."""
+
+    def exact(value: float) -> sp.Expr:
+        fraction = Fraction(float(value))
+        small = fraction.denominator <= 1024
+        return sp.Rational(fraction.numerator, fraction.denominator) if small else sp.Float(float(value))
+
+    return sp.Matrix(matrix.shape[0], matrix.shape[1], lambda i, j: exact(matrix[i, j]))
+
+
+def isserlis(monomial: Sequence[int], mean: Sequence[sp.Expr], covariance: sp.Matrix) -> sp.Expr:
+    """E Π_a u_a^{n_a} of jointly Gaussian u, by E u_a f = μ_a E f + Σ_b Cov_ab E ∂_b f.
+
+    >>> v = sp.Symbol("v")
+    >>> isserlis((4,), (0,), sp.Matrix([[v]]))
+    3*v**2
+    """
+    memory: dict[tuple[int, ...], sp.Expr] = {}
+
+    def moment(powers: tuple[int, ...]) -> sp.Expr:
+        if not any(powers):
+            return sp.S.One
+        if powers not in memory:
+            a = next(n for n, power in enumerate(powers) if power)
+            rest = powers[:a] + (powers[a] - 1,) + powers[a + 1 :]
+            total = sp.sympify(mean[a]) * moment(rest)
+            for b, power in enumerate(rest):
+                if power and covariance[a, b] != 0:
+                    total += covariance[a, b] * power * moment(rest[:b] + (power - 1,) + rest[b + 1 :])
+            memory[powers] = sp.expand(total)
+        return memory[powers]
+
+    return moment(tuple(int(n) for n in monomial))
+
+
+def is_polynomial(loss: Loss) -> bool:
+    """Whether the potential of the loss is a polynomial of (m, q1, q2) of manageable size."""
+    if isinstance(loss, MeanSquaredError):
+        return all(_polynomial_degree(function) is not None for _, function, _ in loss.terms)
+    if isinstance(loss, ExpressionLoss):
+        forms = sorted(loss.formula.atoms(sp.Indexed), key=str)
+        if not loss.formula.is_polynomial(*forms):
+            return False
+        if not forms:
+            return True
+        polynomial = sp.Poly(loss.formula, *forms)
+        return polynomial.total_degree() <= _HIGHEST_DEGREE and len(polynomial.terms()) <= _MOST_MONOMIALS
+    return False
+
+
+def is_arcsine(loss: Loss) -> bool:
+    """Whether every activation is an erf, so that the potential is closed at zero mean."""
+    return isinstance(loss, MeanSquaredError) and all(isinstance(function, Erf) for _, function, _ in loss.terms)
+
+
+def _polynomial_degree(function: object) -> int | None:
+    if isinstance(function, Linear):
+        return 1
+    if isinstance(function, Hermite):
+        return function.degree if function.degree <= _HIGHEST_DEGREE else None
+    if isinstance(function, Polynomial):
+        degree = len(function.coefficients) - 1
+        return degree if degree <= _HIGHEST_DEGREE else None
+    return None
+
+
+def closed_form(
+    loss: Loss,
+    token_covariance: sp.Matrix,
+    mean: Sequence[sp.Expr],
+    q1: sp.Matrix,
+    q2: sp.Matrix,
+) -> sp.Expr | None:
+    """Φ(m, q1, q2) as a sympy expression when it exists in closed form, else None. Exact in exact arguments."""
+    if is_polynomial(loss):
+        if isinstance(loss, MeanSquaredError):
+            return _pairwise(loss, token_covariance, mean, q1, q2)
+        assert isinstance(loss, ExpressionLoss)
+        return _polynomial_loss(loss, token_covariance, mean, q1, q2)
+    if is_arcsine(loss) and all(sp.sympify(m) == 0 for m in mean):
+        assert isinstance(loss, MeanSquaredError)
+        return _pairwise(loss, token_covariance, mean, q1, q2)
+    return None
+
+
+def _pairwise(
+    loss: MeanSquaredError, covariance: sp.Matrix, mean: Sequence[sp.Expr], q1: sp.Matrix, q2: sp.Matrix
+) -> sp.Expr:
+    tokens = covariance.shape[0]
+    counts: dict[tuple[sp.Expr, sp.Expr, sp.Expr], int] = {}
+    for i in range(tokens):
+        for j in range(tokens):
+            law = (covariance[i, j], covariance[i, i] * covariance[j, j], covariance[i, j] ** 2)
+            counts[law] = counts.get(law, 0) + 1
+    total = sp.S.Zero
+    terms = loss.terms
+    for (average, first, second), count in counts.items():
+        for s, (k, left, weight_left) in enumerate(terms):
+            for t, (l, right, weight_right) in enumerate(terms[: s + 1]):  # noqa: E741
+                factor = sp.Rational(count, 2 if s == t else 1) * to_sympy(weight_left) * to_sympy(weight_right)
+                moments = (
+                    average * mean[k],
+                    average * mean[l],
+                    first * q1[k, k] + second * q2[k, k],
+                    first * q1[l, l] + second * q2[l, l],
+                    first * q1[k, l] + second * q2[k, l],
+                )
+                assert isinstance(left, ElementwiseActivation)
+                assert isinstance(right, ElementwiseActivation)
+                total += factor * pair_expectation(left, right, *moments)
+    return sp.expand(total) if is_polynomial(loss) else total
+
+
+def pair_expectation(
+    left: ElementwiseActivation,
+    right: ElementwiseActivation,
+    mean_left: sp.Expr,
+    mean_right: sp.Expr,
+    variance_left: sp.Expr,
+    variance_right: sp.Expr,
+    covariance: sp.Expr,
+) -> sp.Expr:
+    """E f(u) g(v), in closed form for polynomials and for centred erfs.
+
+    >>> a, b, c = sp.symbols("a b c")
+    >>> sp.expand(pair_expectation(Hermite(2), Hermite(2), 0, 0, 1, 1, c))
+    c**2
+    """
+    if isinstance(left, Erf) and isinstance(right, Erf):
+        g, h = to_sympy(left.gain), to_sympy(right.gain)
+        norm = sp.sqrt((1 + 2 * g**2 * variance_left) * (1 + 2 * h**2 * variance_right))
+        return 2 / sp.pi * sp.asin(2 * g * h * covariance / norm)
+    generic = sp.symbols("m_u m_v a b c")
+    arguments = (mean_left, mean_right, variance_left, variance_right, covariance)
+    expression = _generic_polynomial_pair(left, right)
+    return sp.expand(expression.xreplace({s: sp.sympify(v) for s, v in zip(generic, arguments, strict=True)}))
+
+
+@lru_cache(maxsize=256)
+def _generic_polynomial_pair(left: ElementwiseActivation, right: ElementwiseActivation) -> sp.Expr:
+    m_u, m_v, a, b, c = sp.symbols("m_u m_v a b c")
+    x = sp.Symbol("x")
+    # Taylor coefficients about the means leave centred moments alone.
+    shifted = []
+    for function, m in ((left, m_u), (right, m_v)):
+        polynomial = function.scalar_expression(x)
+        degree = _polynomial_degree(function) or 0
+        shifted.append(
+            [sp.expand(polynomial.diff(x, n).subs(x, m) / math.factorial(n)) if n else polynomial.subs(x, m)
+             for n in range(degree + 1)]
+        )  # fmt: skip
+    total = sp.S.Zero
+    for n, f_n in enumerate(shifted[0]):
+        for k, g_k in enumerate(shifted[1]):
+            if (n + k) % 2 == 0:
+                total += f_n * g_k * _centred_moment(n, k, a, b, c)
+    return sp.expand(total)
+
+
+def _centred_moment(n: int, k: int, a: sp.Expr, b: sp.Expr, c: sp.Expr) -> sp.Expr:
+    """E u^n v^k at zero mean: sum over the number j of pairs (u, v)."""
+    total = sp.S.Zero
+    for j in range(n % 2, min(n, k) + 1, 2):
+        x, y = (n - j) // 2, (k - j) // 2
+        ways = Fraction(
+            math.factorial(n) * math.factorial(k),
+            math.factorial(j) * math.factorial(x) * math.factorial(y) * 2 ** (x + y),
+        )
+        total += sp.Rational(ways.numerator, ways.denominator) * a**x * b**y * c**j
+    return total
+
+
+def _polynomial_loss(
+    loss: ExpressionLoss, covariance: sp.Matrix, mean: Sequence[sp.Expr], q1: sp.Matrix, q2: sp.Matrix
+) -> sp.Expr:
+    forms = sorted(loss.formula.atoms(sp.Indexed), key=lambda form: tuple(int(n) for n in form.indices[::-1]))
+    if not forms:
+        return loss.formula
+    indices = [tuple(int(n) for n in form.indices) for form in forms]
+    means = [covariance[i, j] * mean[k] for i, j, k in indices]
+
+    def entry(a: int, b: int) -> sp.Expr:
+        (i, j, k), (u, v, l) = indices[a], indices[b]  # noqa: E741
+        return covariance[i, u] * covariance[j, v] * q1[k, l] + covariance[i, v] * covariance[j, u] * q2[k, l]
+
+    law = sp.Matrix(len(forms), len(forms), entry)
+    total = sp.S.Zero
+    for powers, coefficient in sp.Poly(loss.formula, *forms).terms():
+        total += coefficient * isserlis(powers, means, law)
+    return sp.expand(total)
+
+
+def order_symbols(count: int) -> tuple[tuple[sp.Symbol, ...], sp.Matrix, sp.Matrix]:
+    """The symbols (m_k, q1_kl, q2_kl) of K indices, named from 1: m_1, q1_12 = q1_21, q2_12, ….
+
+    >>> order_symbols(2)[1]
+    Matrix([
+    [q1_11, q1_12],
+    [q1_12, q1_22]])
+    """
+    mean = tuple(sp.Symbol(f"m_{k + 1}", real=True) for k in range(count))
+    return mean, _symmetric_symbols("q1", count), _symmetric_symbols("q2", count)
+
+
+def tied_symbols(count: int) -> sp.Matrix:
+    """The symmetric matrix of symbols q_kl, named from 1."""
+    return _symmetric_symbols("q", count)
+
+
+def _symmetric_symbols(name: str, count: int) -> sp.Matrix:
+    separator = "," if count > 9 else ""
+
+    def symbol(k: int, l: int) -> sp.Symbol:  # noqa: E741
+        return sp.Symbol(f"{name}_{min(k, l) + 1}{separator}{max(k, l) + 1}", real=True)
+
+    return sp.Matrix(count, count, symbol)
+
+
+def gradient_by_pairs(expression: sp.Expr, symbols: sp.Matrix) -> sp.Matrix:
+    """The gradient by a symmetric matrix of symbols, dΦ = Σ_kl ∇_kl dq_kl over ordered pairs (off-diagonal halved).
+
+    >>> q = tied_symbols(2)
+    >>> gradient_by_pairs(2 * q[0, 0] + 2 * q[1, 1] - 4 * q[0, 1], q)
+    Matrix([
+    [ 2, -2],
+    [-2,  2]])
+    """
+    return sp.Matrix(
+        symbols.shape[0],
+        symbols.shape[1],
+        lambda k, l: sp.diff(expression, symbols[k, l]) / (1 if k == l else 2),  # noqa: E741
+    )
+
+
+__all__ = [
+    "closed_form",
+    "exact_matrix",
+    "gradient_by_pairs",
+    "is_arcsine",
+    "is_polynomial",
+    "isserlis",
+    "order_symbols",
+    "pair_expectation",
+    "tied_symbols",
+]

@@ -1,0 +1,49 @@
+"""Numbers with their error: the value of the potential, and its gradients."""
+
+from __future__ import annotations
+
+from dataclasses import dataclass
+
+import numpy as np
+
+
+@dataclass(frozen=True)
+class Estimate:
+    """A number and how far it may be off.
+
+    ``error`` compares two rules of a cubature (deterministic), or is one standard error over independent
+    randomizations (``method="sobol"``); a closed form has the error of floating point.
+    """
+
+    value: float
+    error: float
+    method: str
+
+    def __float__(self) -> float:
+        return self.value
+
+    def __str__(self) -> str:
+        return f"{self.value:.12g} ± {self.error:.1g} ({self.method})"
+
+
+@dataclass(frozen=True)
+class PotentialGradients:
+    """Gradients of Phi(m, q1, q2): dPhi = Σ_k mean_k dm_k + Σ_kl q1_kl dq1_kl + Σ_kl q2_kl dq2_kl, all ordered pairs.
+
+    An off-diagonal entry is half the derivative by the shared variable q_kl = q_lk. Shapes (K,), (K, K), (K, K).
+    ``error`` bounds the error of any entry in the sense of :class:`Estimate`.
+    """
+
+    mean: np.ndarray
+    q1: np.ndarray
+    q2: np.ndarray
+    error: float
+    method: str
+
+    @property
+    def tied(self) -> np.ndarray:
+        """The gradient by q on the tied line q1 = q2 = q: ``q1 + q2``."""
+        return self.q1 + self.q2
+
+
+__all__ = ["Estimate", "PotentialGradients"]

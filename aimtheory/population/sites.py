@@ -1,0 +1,176 @@
+"""Sites: the independent pieces E f(u) into which a population loss splits, and the features u each depends on.
+
+Φ = Σ_sites multiplicity · E f_site(u), u = linear features of the forms. With *slots* s (linear combinations Σ_k a_sk G_k
+of the indices) the features of a site are jointly Gaussian with
+
+    E u_a = t_a m_s(a),     Cov(u_a, u_b) = A1_ab q1_s(a)s(b) + A2_ab q2_s(a)s(b)
+
+where A1 = T (C⊗C) Tᵀ, A2 = T (C⊗C) P Tᵀ, t = T vec C, P the swap (i,j) → (j,i): theory of [D], equation (4). By
+Price's theorem every gradient is a contraction of the mean gradient and Hessian of f over the site.
+
+Sites with the same law are merged: for C = 1 all rows of the attention matrix are one site, and all entries off the
+diagonal are one site.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Sequence
+from dataclasses import dataclass, replace
+
+import numpy as np
+
+from aimtheory.model.activations import Activation, ElementwiseActivation, Softmax
+from aimtheory.model.losses import CrossEntropy, MeanSquaredError
+from aimtheory.population.features import EntryFunction, FeatureFunction, RowSoftmax, RowSurprise
+
+
+@dataclass(frozen=True)
+class FeatureLaw:
+    """How mean and covariance of the P features of a site follow from (m, q1, q2) of the slots."""
+
+    slots: np.ndarray
+    first: np.ndarray
+    second: np.ndarray
+    mean: np.ndarray
+
+    @classmethod
+    def of(cls, maps: Sequence[tuple[int, np.ndarray]], covariance: np.ndarray) -> FeatureLaw:
+        """The law of features given as (slot, T) with T of shape (p, L²) acting on row-major forms."""
+        tokens = covariance.shape[0]
+        outer = np.kron(covariance, covariance)
+        swap = np.arange(tokens * tokens).reshape(tokens, tokens).T.ravel()
+        feature_map = np.concatenate([matrix for _, matrix in maps])
+        slots = np.concatenate([np.full(matrix.shape[0], slot) for slot, matrix in maps])
+        return cls(
+            slots=slots,
+            first=feature_map @ outer @ feature_map.T,
+            second=feature_map @ outer[:, swap] @ feature_map.T,
+            mean=feature_map @ covariance.ravel(),
+        )
+
+    def moments(self, mean: np.ndarray, q1: np.ndarray, q2: np.ndarray) -> tuple[np.ndarray, np.ndarray]:
+        """Mean and covariance of the features."""
+        pick = np.ix_(self.slots, self.slots)
+        return self.mean * mean[self.slots], self.first * q1[pick] + self.second * q2[pick]
+
+    def key(self) -> tuple[bytes, ...]:
+        """Equal for equal laws."""
+        rounded = [np.round(array, 12) + 0.0 for array in (self.first, self.second, self.mean)]
+        return (self.slots.tobytes(), *[array.tobytes() for array in rounded])
+
+
+@dataclass(frozen=True)
+class PairwiseSite:
+    """f(u) = ½ Σ_st W_st ⟨F_s(u_s), F_t(u_t)⟩, which needs only two-slot expectations."""
+
+    functions: tuple[FeatureFunction, ...]
+    sizes: tuple[int, ...]
+    coupling: np.ndarray
+    law: FeatureLaw
+    multiplicity: int = 1
+
+    def block(self, slot: int) -> slice:
+        """The features of a slot."""
+        start = sum(self.sizes[:slot])
+        return slice(start, start + self.sizes[slot])
+
+
+@dataclass(frozen=True)
+class SlotMap:
+    """Slots as combinations of indices: ``combination`` a (slots, K), so that q_slots = a q aᵀ, m_slots = a m."""
+
+    combination: np.ndarray
+
+    def push(self, mean: np.ndarray, q1: np.ndarray, q2: np.ndarray) -> tuple[np.ndarray, np.ndarray, np.ndarray]:
+        """Order parameters of the slots."""
+        a = self.combination
+        return a @ mean, a @ q1 @ a.T, a @ q2 @ a.T
+
+    def pull(self, mean: np.ndarray, q1: np.ndarray, q2: np.ndarray) -> tuple[np.ndarray, np.ndarray, np.ndarray]:
+        """Gradients by the indices from gradients by the slots."""
+        a = self.combination
+        return a.T @ mean, a.T @ q1 @ a, a.T @ q2 @ a
+
+
+def pairwise_sites(
+    loss: MeanSquaredError | CrossEntropy, covariance: np.ndarray
+) -> tuple[SlotMap, tuple[PairwiseSite, ...]]:
+    """The sites of a mean squared error or of a cross entropy.
+
+    Mean squared error: slots are the indices, W = c cᵀ with c the weights (minus for teachers). Cross entropy: one slot
+    holds the students' logits with F = −log softmax, each teacher is a slot, and W couples them alone.
+    """
+    tokens = covariance.shape[0]
+    if isinstance(loss, MeanSquaredError):
+        indices = [k for k, _, _ in loss.terms]
+        combination = np.zeros((len(indices), loss.indices))
+        combination[np.arange(len(indices)), indices] = 1.0
+        weights = np.array([float(weight) for _, _, weight in loss.terms])
+        coupling = np.outer(weights, weights)
+        functions: list[Activation] = [function for _, function, _ in loss.terms]
+        if all(isinstance(function, ElementwiseActivation) for function in functions):
+            sites = _entry_sites(functions, coupling, covariance)
+        else:
+            sites = [_row_site(row, functions, coupling, covariance, ()) for row in range(tokens)]
+        return SlotMap(combination), _merge(sites)
+    combination = np.zeros((1 + len(loss.teachers), loss.indices))
+    combination[0, list(loss.students)] = [float(weight) for weight in loss.student_weights]
+    coupling = np.zeros((1 + len(loss.teachers),) * 2)
+    for n, (k, weight) in enumerate(zip(loss.teachers, loss.teacher_weights, strict=True), start=1):
+        combination[n, k] = 1.0
+        coupling[0, n] = coupling[n, 0] = float(weight)
+    functions = [loss.student, *[loss.teacher] * len(loss.teachers)]
+    return SlotMap(combination), _merge(
+        [_row_site(row, functions, coupling, covariance, (0,)) for row in range(tokens)]
+    )
+
+
+def _entry_sites(functions: Sequence[Activation], coupling: np.ndarray, covariance: np.ndarray) -> list[PairwiseSite]:
+    tokens = covariance.shape[0]
+    sites = []
+    for entry in range(tokens * tokens):
+        select = np.zeros((1, tokens * tokens))
+        select[0, entry] = 1.0
+        law = FeatureLaw.of([(slot, select) for slot in range(len(functions))], covariance)
+        entries = tuple(EntryFunction(f) for f in functions if isinstance(f, ElementwiseActivation))
+        sites.append(PairwiseSite(entries, (1,) * len(functions), coupling, law))
+    return sites
+
+
+def _row_site(
+    row: int,
+    functions: Sequence[Activation],
+    coupling: np.ndarray,
+    covariance: np.ndarray,
+    surprises: Sequence[int],
+) -> PairwiseSite:
+    tokens = covariance.shape[0]
+    # The diagonal entry comes first, so that rows of an exchangeable law look alike.
+    order = [row, *[column for column in range(tokens) if column != row]]
+    entries = np.zeros((tokens, tokens * tokens))
+    entries[np.arange(tokens), [row * tokens + column for column in order]] = 1.0
+    differences = entries[1:] - entries[0]
+    maps, features = [], []
+    for slot, function in enumerate(functions):
+        if isinstance(function, Softmax):
+            kind = RowSurprise if slot in surprises else RowSoftmax
+            features.append(kind(float(function.inverse_temperature), tokens - 1))
+            maps.append((slot, differences))
+        else:
+            assert isinstance(function, ElementwiseActivation)
+            features.append(EntryFunction(function, tokens))
+            maps.append((slot, entries))
+    sizes = tuple(matrix.shape[0] for _, matrix in maps)
+    return PairwiseSite(tuple(features), sizes, coupling, FeatureLaw.of(maps, covariance))
+
+
+def _merge(sites: Sequence[PairwiseSite]) -> tuple[PairwiseSite, ...]:
+    merged: dict[tuple[bytes, ...], PairwiseSite] = {}
+    for site in sites:
+        key = site.law.key()
+        known = merged.get(key)
+        merged[key] = site if known is None else replace(known, multiplicity=known.multiplicity + 1)
+    return tuple(merged.values())
+
+
+__all__ = ["FeatureLaw", "PairwiseSite", "SlotMap", "pairwise_sites"]
