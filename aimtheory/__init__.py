@@ -37,7 +37,7 @@ _EXPORTS = {
 }
 _MODULES = {"models": "aimtheory.model.library"}
 
-__all__ = ["__version__", *sorted([*_EXPORTS, *_MODULES])]  # noqa: PLE0604
+__all__ = ["__version__", *sorted([*_EXPORTS, *_MODULES])]
 
 if TYPE_CHECKING:
     from aimtheory.dynamics import Trajectory as Trajectory

@@ -19,10 +19,10 @@ class Coupling:
 
     kind: str
     k: int = -1
-    l: int = -1  # noqa: E741 - the index is called l in the source
+    l: int = -1
 
     @classmethod
-    def gradient(cls, kind: str, k: int, l: int) -> Coupling:  # noqa: E741
+    def gradient(cls, kind: str, k: int, l: int) -> Coupling:
         """The gradient coupling of an unordered pair of indices: g_kl = g_lk is one symbol."""
         return cls(kind, min(k, l), max(k, l))
 

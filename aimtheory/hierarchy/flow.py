@@ -37,7 +37,7 @@ def attention_gradient(model: AttentionModel, k: int) -> CoupledPolynomial:
 
     if not model.centred:
         add(Coupling("bias", k), Polynomial.identity())
-    for l, matrix in enumerate(matrices):  # noqa: E741
+    for l, matrix in enumerate(matrices):
         if symmetric:
             add(Coupling.gradient("gradient", k, l), matrix * 2)
         else:

@@ -145,13 +145,13 @@ def default_observables(model: AttentionModel) -> tuple[str, ...]:
     index, and the loss."""
     count = len(model.indices)
     if count > 9:
-        pairs = [(k, l, f"{k},{l}") for k in range(1, count + 1) for l in range(k, count + 1)]  # noqa: E741
+        pairs = [(k, l, f"{k},{l}") for k in range(1, count + 1) for l in range(k, count + 1)]
     else:
-        pairs = [(k, l, f"{k}{l}") for k in range(1, count + 1) for l in range(k, count + 1)]  # noqa: E741
+        pairs = [(k, l, f"{k}{l}") for k in range(1, count + 1) for l in range(k, count + 1)]
     moving = {k + 1 for k, index in enumerate(model.indices) if index.trainable}
     names = [f"t_{k}" for k in sorted(moving)] if count <= 9 else []
     for prefix in ("q", "p"):
-        names += [f"{prefix}_{label}" for k, l, label in pairs if moving & {k, l}]  # noqa: E741
+        names += [f"{prefix}_{label}" for k, l, label in pairs if moving & {k, l}]
     return (*names, "loss")
 
 

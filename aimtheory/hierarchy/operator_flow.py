@@ -11,7 +11,7 @@ from dataclasses import dataclass
 import numpy as np
 from numpy.typing import NDArray
 
-from aimtheory.hierarchy.closures.closure import ClosedSystem
+from aimtheory.hierarchy.closed_system import ClosedSystem
 from aimtheory.hierarchy.views import Views
 from aimtheory.spectra import SpectralMeasure, spectral_measure
 from aimtheory.words import Letter, Word

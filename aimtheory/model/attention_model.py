@@ -40,13 +40,14 @@ class AttentionIndex:
 class AttentionModel:
     """An attention-indexed model: the one input of theory and simulation alike ([D] section 2).
 
-    Tokens x_1..x_L are Gaussian, E[x_ia x_jb] = C_ij delta_ab with C the L x L ``token_covariance`` (the identity when None). The loss
-    is a function of the forms G_ijk = x_i^T S_k x_j / sqrt(d), centred (C_ij Tr S_k / sqrt(d) taken off) when ``centred``. S_k is
-    a polynomial in parameter letters, ``indices[k].factorization``; only trainable indices move, under online SGD with weight decay
-    ``weight_decay`` (gamma). Time is t = n x time_factor x learning_rate / d after n steps (factor 4 for tied attention).
+    Tokens x_1..x_L are Gaussian, E[x_ia x_jb] = C_ij delta_ab with C the L x L ``token_covariance`` (the identity
+    when None). The loss is a function of the forms G_ijk = x_i^T S_k x_j / sqrt(d), centred (C_ij Tr S_k / sqrt(d)
+    taken off) when ``centred``. S_k is a polynomial in parameter letters, ``indices[k].factorization``; only
+    trainable indices move, under online SGD with weight decay ``weight_decay`` (gamma). Time is t = n x time_factor x
+    learning_rate / d after n steps (factor 4 for tied attention).
 
-    Raises ``InputError`` for values out of range and ``AssumptionError`` when an assumption of the theory is broken, for instance
-    forms with a diverging mean.
+    Raises ``InputError`` for values out of range and ``AssumptionError`` when an assumption of the theory is broken,
+    for instance forms with a diverging mean.
 
     >>> import aimtheory as aim
     >>> model = aim.AttentionModel.teacher_student(tokens=2, activation="softmax", parameterization="tied",
@@ -117,9 +118,10 @@ class AttentionModel:
     ) -> AttentionModel:
         """One student S_1 trained on the labels of one fixed teacher S_2.
 
-        ``activation`` acts on both sides unless ``teacher_activation`` is given; ``loss`` is ``"mse"`` (half the sum of squares over
-        all outputs) or ``"cross_entropy"`` (softmax). ``student`` and ``teacher`` are laws. The parameterization is that of the student;
-        the teacher, which does not move, is factored the same way when its law allows it.
+        ``activation`` acts on both sides unless ``teacher_activation`` is given; ``loss`` is ``"mse"`` (half the sum
+        of squares over all outputs) or ``"cross_entropy"`` (softmax). ``student`` and ``teacher`` are laws. The
+        parameterization is that of the student; the teacher, which does not move, is factored the same way when its
+        law allows it.
         """
         from aimtheory.model.activations import activation as named_activation
         from aimtheory.model.losses import CrossEntropy, MeanSquaredError

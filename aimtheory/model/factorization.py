@@ -8,7 +8,7 @@ from fractions import Fraction
 import numpy as np
 
 from aimtheory.errors import InputError
-from aimtheory.spectra import Ginibre, GaussianFactors, SpectralLaw
+from aimtheory.spectra import GaussianFactors, Ginibre, SpectralLaw
 from aimtheory.words import Letter, Polynomial
 
 KINDS = ("tied", "untied", "direct")
@@ -22,8 +22,9 @@ EMBEDDING = "d"
 class Factorization:
     """S_k as a noncommutative polynomial in its parameter letters, each d x r or d x d.
 
-    ``name`` is the name of S_k in results; ``views`` gives readable names to products that start and end in the embedding
-    space, such as A1 for U1 U1^T. Raises ``InputError`` when the polynomial is not square on the embedding space.
+    ``name`` is the name of S_k in results; ``views`` gives readable names to products that start and end in the
+    embedding space, such as A1 for U1 U1^T. Raises ``InputError`` when the polynomial is not square on the embedding
+    space.
 
     >>> tied(0).polynomial
     Polynomial(W1 W1^T: d x d)
@@ -100,8 +101,8 @@ def time_factor(kind: str) -> Fraction:
 def sample_parameters(form: Factorization, law: object, dim: int, rng: np.random.Generator) -> dict[str, np.ndarray]:
     """Matrices of the parameter letters at dimension ``dim``, drawn from the law of the factorization.
 
-    Tied: W from ``law.sample_factor``; untied: (U, V) from ``GaussianFactors``; direct: S from ``law.sample``. Arrays are
-    float64 of shape (d, r) or (d, d). Raises ``InputError`` when the law does not fit the parameterization.
+    Tied: W from ``law.sample_factor``; untied: (U, V) from ``GaussianFactors``; direct: S from ``law.sample``. Arrays
+    are float64 of shape (d, r) or (d, d). Raises ``InputError`` when the law does not fit the parameterization.
     """
     if form.kind == "tied" and isinstance(law, SpectralLaw):
         return {form.letters[0].name: law.sample_factor(dim, rng)}

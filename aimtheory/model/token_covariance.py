@@ -11,8 +11,8 @@ from aimtheory.errors import InputError
 def validate_token_covariance(matrix: ArrayLike, tokens: int) -> NDArray[np.float64]:
     """The L x L covariance as an array, after checking that it is finite, symmetric and positive semidefinite.
 
-    Raises ``InputError`` naming the shape, the entry or the eigenvalue that is wrong. Eigenvalues down to -1e-12 of the largest are
-    taken as rounding.
+    Raises ``InputError`` naming the shape, the entry or the eigenvalue that is wrong. Eigenvalues down to -1e-12 of
+    the largest are taken as rounding.
 
     >>> validate_token_covariance([[1, 0.5], [0.5, 1]], 2).shape
     (2, 2)

@@ -15,8 +15,8 @@
     width = 1
     trace = 1
 
-A number in quotes such as "1/2" is exact, a bare decimal is a float. ``loss = "expression"`` takes ``expression = "..."`` in G[i, j, k]; text
-is parsed against a whitelist and never evaluated.
+A number in quotes such as "1/2" is exact, a bare decimal is a float. ``loss = "expression"`` takes ``expression =
+"..."`` in G[i, j, k]; text is parsed against a whitelist and never evaluated.
 """
 
 from __future__ import annotations
@@ -179,8 +179,8 @@ def _loss(data: Mapping[str, Any], tokens: int, source: str) -> Loss:
 def dumps(model: AttentionModel) -> str:
     """The model as TOML text; ``loads`` gives an equal model back.
 
-    Raises ``InputError`` for a model that the format does not hold: it holds one trained student and one fixed teacher in a built-in
-    parameterization, with laws of ``LAWS``.
+    Raises ``InputError`` for a model that the format does not hold: it holds one trained student and one fixed
+    teacher in a built-in parameterization, with laws of ``LAWS``.
     """
     document = tomlkit.document()
     for key, value in to_mapping(model).items():

@@ -7,7 +7,7 @@ import pkgutil
 from functools import cache
 
 from aimtheory.errors import InputError
-from aimtheory.hierarchy.closures.closure import ClosedSystem, Closure, ClosureProblem
+from aimtheory.hierarchy.closed_system import ClosedSystem, Closure, ClosureProblem
 
 
 @cache

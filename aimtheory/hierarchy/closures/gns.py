@@ -8,7 +8,7 @@ from typing import ClassVar
 import numpy as np
 
 from aimtheory.errors import InputError
-from aimtheory.hierarchy.closures.closure import Closure, ClosureProblem, FloatArray
+from aimtheory.hierarchy.closed_system import Closure, ClosureProblem, FloatArray
 from aimtheory.hierarchy.initial_moments import check_letters, initial_law
 from aimtheory.hierarchy.operator_flow import OperatorSystem
 from aimtheory.spectra import FreeFamily

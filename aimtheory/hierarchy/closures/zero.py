@@ -8,7 +8,7 @@ from typing import ClassVar
 
 import numpy as np
 
-from aimtheory.hierarchy.closures.closure import ClosedSystem, Closure, ClosureProblem, FloatArray
+from aimtheory.hierarchy.closed_system import ClosedSystem, Closure, ClosureProblem, FloatArray
 from aimtheory.hierarchy.compiled import CompiledHierarchy, compile_hierarchy
 from aimtheory.hierarchy.initial_moments import initial_moments
 from aimtheory.hierarchy.moments import MomentHierarchy, derive

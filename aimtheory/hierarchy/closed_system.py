@@ -64,7 +64,7 @@ class ClosedSystem(ABC):
 class Closure(ABC):
     """A way to close the hierarchy, chosen by name or as a value with its own options.
 
-    A closure is one file in this package with one subclass: it is found by its ``name`` without any list to extend.
+    A closure is one file in ``hierarchy/closures`` with one subclass: it is found by its ``name``, no list to extend.
     """
 
     name: ClassVar[str]

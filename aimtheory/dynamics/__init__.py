@@ -1,0 +1,23 @@
+"""The dynamics: trajectories of closed hierarchies, how far to trust them, and the exactly solvable case."""
+
+from aimtheory.dynamics.exact_linear import eigenvalue_solution as eigenvalue_solution
+from aimtheory.dynamics.exact_linear import first_moment as first_moment
+from aimtheory.dynamics.exact_linear import riccati_solution as riccati_solution
+from aimtheory.dynamics.integrate import Event as Event
+from aimtheory.dynamics.solve import solve as solve
+from aimtheory.dynamics.status import Status as Status
+from aimtheory.dynamics.trajectory import Trajectory as Trajectory
+from aimtheory.dynamics.truncation import TruncationStudy as TruncationStudy
+from aimtheory.dynamics.truncation import truncation_study as truncation_study
+
+__all__ = [
+    "Event",
+    "Status",
+    "Trajectory",
+    "TruncationStudy",
+    "eigenvalue_solution",
+    "first_moment",
+    "riccati_solution",
+    "solve",
+    "truncation_study",
+]

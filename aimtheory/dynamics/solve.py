@@ -1,0 +1,243 @@
+"""Solve a model: close its hierarchy, integrate it, and say how far to trust the answer."""
+
+from __future__ import annotations
+
+from collections.abc import Callable, Iterable, Sequence
+from typing import TYPE_CHECKING
+
+import numpy as np
+from numpy.typing import ArrayLike, NDArray
+
+from aimtheory.dynamics.coupling_values import CouplingValues
+from aimtheory.dynamics.integrate import Event, Integration, Progress, check_times, integrate
+from aimtheory.dynamics.status import COMPLETE, EVENT, UNCHECKED, UNTRUSTED, Status
+from aimtheory.dynamics.trajectory import Trajectory
+from aimtheory.errors import InputError
+from aimtheory.hierarchy import Closure, closure, views
+from aimtheory.hierarchy.closures import ClosedSystem, ClosureProblem
+from aimtheory.hierarchy.moments import check_degree
+from aimtheory.hierarchy.observables import default_observables, named_observable, observable_words
+from aimtheory.model import AttentionModel
+from aimtheory.words import Word, trace_name
+
+if TYPE_CHECKING:
+    from aimtheory.spectra import JointLaw
+
+FloatArray = NDArray[np.float64]
+
+TRUST_TOLERANCE = 1e-2
+"""Default disagreement of degrees M and M-2, relative to max(1, |value|), beyond which values are not trusted: what a plot would show."""
+
+
+def solve(
+    model: AttentionModel,
+    *,
+    degree: int,
+    times: ArrayLike,
+    closure: str | Closure = "gns",
+    observables: Iterable[str | Word] | None = None,
+    initial: JointLaw | None = None,
+    events: Sequence[Event] = (),
+    check: bool = True,
+    trust_tolerance: float = TRUST_TOLERANCE,
+    rtol: float = 1e-9,
+    atol: float = 1e-11,
+    dense: bool = True,
+    progress: Progress | None = None,
+    **closure_options: object,
+) -> Trajectory:
+    """The trajectory of a model's moments under online SGD in the limit d -> infinity, closed at degree M.
+
+    ``closure`` is ``"gns"`` (compressed operators: converges for all times), ``"zero"`` ([D] (13): diverges past its
+    radius of convergence without weight decay), ``"matrix"`` (the flow on sampled matrices, ``dim=``, ``seed=``) or a
+    ``Closure``. Time is t = n x time_factor x learning_rate / d. ``observables`` are names (default: traces, overlaps
+    q and p of the trained index, loss). ``initial`` replaces the model's laws: a ``FreeFamily``, a ``MatrixFamily``
+    or ``JointMoments``. With ``check`` the system is also solved at degree M-2, which gives ``errors`` and
+    ``trusted_until``. ``progress`` is called with (time, final time). Approximate; the local error of the integrator
+    is at most atol + rtol |y|.
+
+    A blow-up or Ctrl-C gives a trajectory up to there with a status that says so. Raises ``InputError`` for a bad
+    degree, time, closure or observable.
+
+    >>> import aimtheory as aim
+    >>> run = aim.solve(aim.models.load("tied-softmax"), degree=7, times=[0, 0.5, 1])
+    >>> run.status.code, [round(float(p), 3) for p in run["p_12"]]
+    ('complete', [0.0, 0.112, 0.221])
+    """
+    degree = check_degree(degree)
+    grid = check_times(times)
+    for name, value in (("rtol", rtol), ("atol", atol), ("trust_tolerance", trust_tolerance)):
+        if not (np.isfinite(value) and value > 0):
+            raise InputError(f"{name} = {value} must be a positive number")
+    chosen = _closure(closure, closure_options)
+    seen = views(model)
+    names = tuple(default_observables(model) if observables is None else _names(observables))
+    for name in (*names, *(event.observable for event in events)):
+        observable_words(name, model, seen)
+    couplings = CouplingValues(model, seen)
+    system = chosen.close(ClosureProblem(model, seen, degree, initial))
+    result = _integrate(system, couplings, grid, events, rtol, atol, dense, progress)
+    values = _read(system, couplings, names, result.states)
+
+    coarser = chosen.coarser_degree(degree) if check and result.times.size else None
+    errors = {name: np.full(len(result.times), np.nan) for name in names}
+    trusted_until, checked = float("nan"), False
+    notes = list(result.notes)
+    if coarser is not None and coarser >= 2:
+        checked = True
+        trusted_until = _compare(
+            model,
+            chosen,
+            coarser,
+            initial,
+            couplings,
+            system,
+            result,
+            names,
+            values,
+            errors,
+            trust_tolerance,
+            rtol,
+            atol,
+        )
+    code = result.code
+    reached = float(result.times[-1]) if len(result.times) else 0.0
+    if not checked:
+        trusted_until = reached if not check or chosen.coarser_degree(degree + 2) is None else 0.0
+        code = UNCHECKED if code in (COMPLETE, EVENT) else code
+    elif trusted_until < reached and code in (COMPLETE, EVENT):
+        code = UNTRUSTED
+    if couplings.left_cone > 0:
+        notes.append(f"the overlaps left the covariance cone by {couplings.left_cone:.2g} and were projected onto it")
+    return Trajectory(
+        model=model,
+        closure=chosen,
+        degree=degree,
+        times=result.times,
+        values=values,
+        errors=errors,
+        status=Status(code, tuple(notes)),
+        trusted_until=trusted_until,
+        trust_tolerance=trust_tolerance,
+        events={f"{e.observable} = {e.level:g}": c for e, c in zip(events, result.crossings, strict=True)},
+        states=result.states,
+        dense=result.dense,
+        initial=initial,
+        evaluations=result.evaluations,
+    )
+
+
+def _closure(value: str | Closure, options: dict[str, object]) -> Closure:
+    if isinstance(value, Closure) and options:
+        raise InputError(f"options {', '.join(options)} go with a closure's name; a Closure already has its own")
+    return closure(value, **options)
+
+
+def _names(observables: Iterable[str | Word]) -> list[str]:
+    if isinstance(observables, str):
+        raise InputError(f"observables = {observables!r} is one name; give a list such as [{observables!r}]")
+    names = [trace_name(item) if isinstance(item, Word) else item for item in observables]
+    if not names:
+        raise InputError("observables is empty; name at least one, or leave it out for the default ones")
+    return names
+
+
+def _integrate(
+    system: ClosedSystem,
+    couplings: CouplingValues,
+    grid: FloatArray,
+    events: Sequence[Event],
+    rtol: float,
+    atol: float,
+    dense: bool,
+    progress: Progress | None,
+) -> Integration:
+    def drift(state: FloatArray) -> FloatArray:
+        return system.drift(couplings(lambda words: system.moments(words, state)), state)
+
+    def crossing(event: Event) -> Callable[[FloatArray], float]:
+        return lambda state: (
+            _read(system, couplings, (event.observable,), state[None])[event.observable][0] - event.level
+        )
+
+    return integrate(
+        drift,
+        system.initial,
+        grid,
+        rtol=rtol,
+        atol=atol,
+        events=[(crossing(event), event.terminal) for event in events],
+        dense=dense,
+        progress=progress,
+    )
+
+
+def _read(
+    system: ClosedSystem, couplings: CouplingValues, names: Sequence[str], states: FloatArray
+) -> dict[str, FloatArray]:
+    readers = {
+        name: None if name == "loss" else named_observable(name, couplings.model, couplings.views) for name in names
+    }
+    values = {name: np.empty(len(states)) for name in names}
+    for row, state in enumerate(states):
+
+        def moments(words: Sequence[Word], state: FloatArray = state) -> FloatArray:
+            return system.moments(words, state)
+
+        for name, reader in readers.items():
+            values[name][row] = couplings.loss(moments) if reader is None else reader(moments)
+    return values
+
+
+def _compare(
+    model: AttentionModel,
+    chosen: Closure,
+    coarser: int,
+    initial: JointLaw | None,
+    couplings: CouplingValues,
+    system: ClosedSystem,
+    result: Integration,
+    names: Sequence[str],
+    values: dict[str, FloatArray],
+    errors: dict[str, FloatArray],
+    tolerance: float,
+    rtol: float,
+    atol: float,
+) -> float:
+    """Solve at the coarser degree on a finer grid; fill ``errors`` and return the time up to which both agree."""
+    lower = chosen.close(ClosureProblem(model, couplings.views, coarser, initial))
+    readable = [name for name in names if _holds(lower, name, couplings)]
+    grid = result.times
+    if result.dense is not None and result.times[-1] > 0:
+        # Between the requested times too: a disagreement there must not hide.
+        grid = np.union1d(grid, np.linspace(0.0, result.times[-1], 65))
+    separate = CouplingValues(model, couplings.views)
+    rough = _integrate(lower, separate, grid, (), rtol, atol, False, None)
+    if result.dense is not None:
+        fine_states = result.dense(rough.times)
+        fine = _read(system, couplings, readable, fine_states)
+    else:
+        fine = {name: values[name][: len(rough.times)] for name in readable}
+    low = _read(lower, separate, readable, rough.states)
+    worst = np.zeros(len(rough.times))
+    for name in readable:
+        gap = np.abs(fine[name] - low[name])
+        worst = np.maximum(worst, gap / np.maximum(1.0, np.abs(fine[name])))
+        where = np.searchsorted(rough.times, result.times)
+        inside = where < len(rough.times)
+        errors[name][inside] = gap[where[inside]]
+    bad = np.flatnonzero(~(worst <= tolerance))
+    if len(bad):
+        return float(rough.times[bad[0] - 1]) if bad[0] else 0.0
+    return float(rough.times[-1]) if len(rough.times) else 0.0
+
+
+def _holds(system: ClosedSystem, name: str, couplings: CouplingValues) -> bool:
+    try:
+        _read(system, couplings, (name,), system.initial[None])
+    except InputError:
+        return False
+    return True
+
+
+__all__ = ["TRUST_TOLERANCE", "solve"]
