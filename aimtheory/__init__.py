@@ -52,7 +52,7 @@ if TYPE_CHECKING:
     from aimtheory.model import AttentionIndex as AttentionIndex
     from aimtheory.model import AttentionModel as AttentionModel
     from aimtheory.model import Factorization as Factorization
-    from aimtheory.model import library as models
+    from aimtheory.model import library as models  # noqa: F401
     from aimtheory.spectra import GOE as GOE
     from aimtheory.spectra import Atomic as Atomic
     from aimtheory.spectra import Empirical as Empirical

@@ -29,8 +29,8 @@ class CouplingValues:
     def __init__(self, model: AttentionModel, views: Views) -> None:
         if not model.centred:
             raise InputError(
-                "the forms of this model have a mean, which moves on a faster time scale than the moments; solve() integrates centred "
-                "forms: use centred=True"
+                "the forms of this model have a mean, which moves on a faster time scale than the moments; "
+                "solve() integrates centred forms: use centred=True"
             )
         self.model = model
         self.views = views

@@ -14,7 +14,9 @@ FloatArray = NDArray[np.float64]
 
 @dataclass(frozen=True)
 class DenseOutput:
-    """Piecewise polynomials of degree 7 between steps: ``breakpoints`` (n+1,), ``states`` (n, size), ``coefficients`` (n, 7, size).
+    """Piecewise polynomials of degree 7 between steps.
+
+    ``breakpoints`` has shape (n+1,), ``states`` (n, size), ``coefficients`` (n, 7, size).
 
     On step i with x = (t - t_i)/h the state is states[i] + x(c_0 + (1-x)(c_1 + x(c_2 + ...))), the form of Hairer,
     Norsett and Wanner's DOP853. Accuracy: seventh order, of the size of the solver's tolerance.

@@ -38,7 +38,8 @@ def riccati_solution(
     eigenvalues = np.maximum(eigenvalues, 0.0)
     strength, basis = np.linalg.eigh(first)
     factor = vectors.T @ (basis * np.sqrt(np.maximum(strength, 0.0)))
-    # In the teacher's eigenbasis, with A = e^{b S_2 t} W and D = (a/b) S_2^{-1}(1 - e^{-2 b S_2 t}): S_1(t) = A (1 + A^T D A)^{-1} A^T.
+    # In the teacher's eigenbasis S_1(t) = A (1 + A^T D A)^{-1} A^T with A = e^{b S_2 t} W and
+    # D = (a/b) S_2^{-1} (1 - e^{-2 b S_2 t}), which is bounded.
     grown = np.exp(b * eigenvalues * time)[:, None] * factor
     exponent = 2 * b * eigenvalues * time
     with np.errstate(invalid="ignore", divide="ignore"):

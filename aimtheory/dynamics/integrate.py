@@ -1,4 +1,4 @@
-"""Integrating a closed system in time: an explicit Runge-Kutta method of order eight, with events, and nothing lost on interruption."""
+"""Integrating a closed system in time: Runge-Kutta of order eight, with events, and nothing lost on interruption."""
 
 from __future__ import annotations
 
@@ -41,7 +41,7 @@ class Event:
 
 @dataclass(frozen=True)
 class Integration:
-    """States at the requested times that were reached, crossings of events, dense output when it fits in memory, and how it ended."""
+    """States at the requested times that were reached, crossings of events, dense output if it fits, how it ended."""
 
     times: FloatArray
     states: FloatArray
@@ -125,7 +125,7 @@ def integrate(
                     for number, (function, terminal) in enumerate(events):
                         new = function(solver.y)
                         if values[number] * new < 0:
-                            root = brentq(lambda t, f=function: f(piece(t)), solver.t_old, solver.t, xtol=1e-12)
+                            root = brentq(lambda t, f=function, y=piece: f(y(t)), solver.t_old, solver.t, xtol=1e-12)
                             crossings[number].append(float(root))
                             if terminal:
                                 stop = min(stop, float(root))

@@ -26,7 +26,7 @@ if TYPE_CHECKING:
 FloatArray = NDArray[np.float64]
 
 TRUST_TOLERANCE = 1e-2
-"""Default disagreement of degrees M and M-2, relative to max(1, |value|), beyond which values are not trusted: what a plot would show."""
+"""Default disagreement of degrees M and M-2, relative to max(1, |value|), beyond which values are not trusted."""
 
 
 def solve(

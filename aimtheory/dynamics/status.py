@@ -14,17 +14,19 @@ INTERRUPTED = "interrupted"
 _ADVICE = {
     COMPLETE: "degrees M and M-2 agree over the whole time span",
     EVENT: "a terminal event was reached; later times were not computed",
-    UNTRUSTED: "degrees M and M-2 disagree after trusted_until: do not use later values; use closure='gns' or raise the degree",
-    UNCHECKED: "no lower degree was compared, so nothing says how far to trust this; solve with check=True or compare by hand",
-    DIVERGED: "the closed equations blew up; values after the last time are missing. The zero closure does this past its convergence "
-    "time: use closure='gns', or add weight decay",
+    UNTRUSTED: "degrees M and M-2 disagree after trusted_until: do not use later values; "
+    "use closure='gns' or raise the degree",
+    UNCHECKED: "no lower degree was compared, so nothing says how far to trust this; "
+    "solve with check=True or compare by hand",
+    DIVERGED: "the closed equations blew up; values after the last time are missing. "
+    "The zero closure does this past its convergence time: use closure='gns', or add weight decay",
     INTERRUPTED: "interrupted from the keyboard; the times reached are here",
 }
 
 
 @dataclass(frozen=True)
 class Status:
-    """One of complete, stopped at event, untrusted, unchecked, diverged, interrupted; ``notes`` add what was met on the way."""
+    """How a solution ended, and in ``notes`` what was met on the way."""
 
     code: str
     notes: tuple[str, ...] = ()

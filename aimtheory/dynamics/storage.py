@@ -1,4 +1,4 @@
-"""Trajectories on disk: NetCDF files that xarray and any HDF5 tool read, written so that a crash leaves the old file whole."""
+"""Trajectories on disk: NetCDF files that xarray and any HDF5 tool read; a crash leaves the old file whole."""
 
 from __future__ import annotations
 
@@ -21,7 +21,7 @@ FORMAT = "aimtheory-trajectory-1"
 
 
 def check_output(path: str | Path, overwrite: bool) -> Path:
-    """The path, when it may be written: its folder exists and it is not there yet, or ``overwrite``; else ``InputError``."""
+    """The path when it may be written: its folder exists, and it is new or ``overwrite``; else ``InputError``."""
     target = Path(path)
     if target.is_dir():
         raise InputError(f"{target} is a folder; give the name of a file")
@@ -102,7 +102,7 @@ def save_trajectory(trajectory: Trajectory, path: str | Path, *, overwrite: bool
 
 
 def load_trajectory(path: str | Path, model: AttentionModel | None = None) -> Trajectory:
-    """Read a trajectory written by ``save_trajectory``; ``InputError`` for a file that is not one. Nothing in the file is executed."""
+    """Read a trajectory written by ``save_trajectory``; ``InputError`` for another file. Nothing in it is executed."""
     import h5netcdf
 
     try:

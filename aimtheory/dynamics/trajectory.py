@@ -144,8 +144,8 @@ class Trajectory:
     def __repr__(self) -> str:
         span = f"t = {self.times[0]:g}..{self.times[-1]:g}" if len(self.times) else "no times reached"
         return (
-            f"Trajectory({self.model.name}, closure={self.closure.name!r}, degree={self.degree}, {span}, {len(self.times)} times, "
-            f"status={self.status.code!r}, trusted_until={self.trusted_until:g})"
+            f"Trajectory({self.model.name}, closure={self.closure.name!r}, degree={self.degree}, {span}, "
+            f"{len(self.times)} times, status={self.status.code!r}, trusted_until={self.trusted_until:g})"
         )
 
     def _repr_latex_(self) -> str:

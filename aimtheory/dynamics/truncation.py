@@ -4,6 +4,7 @@ from __future__ import annotations
 
 from collections.abc import Callable, Mapping, Sequence
 from dataclasses import dataclass, field
+from itertools import pairwise
 
 import numpy as np
 from numpy.typing import ArrayLike, NDArray
@@ -67,15 +68,16 @@ class TruncationStudy:
         """One sentence: until when a higher degree helps."""
         if np.isinf(self.convergence_time):
             return f"a higher degree helps at every time up to t = {self.times[-1]:g}"
+        advice = "" if self.closure == "gns" else ": use closure='gns' there"
         return (
-            f"a higher degree helps until about t* = {self.convergence_time:.3g}; after that it makes the {self.closure} closure worse: "
-            "use closure='gns' there"
+            f"a higher degree helps until about t* = {self.convergence_time:.3g}; "
+            f"after that it makes the {self.closure} closure worse{advice}"
         )
 
     def __repr__(self) -> str:
         return (
-            f"TruncationStudy({self.model.name}, closure={self.closure!r}, degrees={list(self.degrees)}, reference={self.reference!r}, "
-            f"convergence_time={self.convergence_time:.4g})"
+            f"TruncationStudy({self.model.name}, closure={self.closure!r}, degrees={list(self.degrees)}, "
+            f"reference={self.reference!r}, convergence_time={self.convergence_time:.4g})"
         )
 
     def _repr_latex_(self) -> str:
@@ -84,7 +86,8 @@ class TruncationStudy:
             " & ".join([str(degree), *(_scientific(value) for value in row)])
             for degree, row in zip(self.degrees, self.error, strict=True)
         ]
-        return rf"$$\begin{{array}}{{r{'l' * len(self.times)}}} {(r' ' + chr(92) * 2 + ' ').join([head, *rows])} \end{{array}}$$"
+        body = r" \\ ".join([head, *rows])
+        return rf"$$\begin{{array}}{{r{'l' * len(self.times)}}} {body} \end{{array}}$$"
 
 
 def truncation_study(
@@ -113,7 +116,7 @@ def truncation_study(
     True
     """
     orders = [check_degree(degree) for degree in degrees]
-    if len(orders) < 2 or any(b <= a for a, b in zip(orders, orders[1:], strict=False)):
+    if len(orders) < 2 or any(b <= a for a, b in pairwise(orders)):
         raise InputError(f"degrees = {list(degrees)} must be at least two increasing integers")
     grid = check_times(times)
     names = _default_observables(model, min(orders)) if observables is None else tuple(observables)
@@ -185,7 +188,7 @@ def _reference(
         except InputError:
             return _reference(model, "next", runs, grid, names, orders, closure, initial)
     if reference == "gns":
-        # gns against itself needs a wide margin, since its error falls slowly late; against the zero closure a small one is ample.
+        # gns against itself needs a wide margin, since its error falls slowly late; the zero closure a small one.
         above = max(orders) + (6 if runs[0].closure.name == "gns" else 3)
         degree = max(13, above + 1 - above % 2)
         run = solve(

@@ -21,14 +21,14 @@ from aimtheory.words.packed import Codes, canonical_codes, letters_at, replace_l
 def word_drift(word: Word, views: Views) -> dict[tuple[Coupling, Word], Scalar]:
     """The drift of tr(word) as {(coupling, canonical word): coefficient}, by the Leibniz rule in the word algebra.
 
-    d tr(X_1..X_w)/dt = sum_i tr(X_1..dX_i/dt..X_w). Exact, slow and readable; the vectorised route is held equal to it
-    by a test.
+    d tr(X_1..X_w)/dt = sum_i tr(X_1..dX_i/dt..X_w). The empty word stands for tr 1 = 1. Exact, slow and readable; the
+    vectorised route is held equal to it by a test.
     """
     total: dict[tuple[Coupling, Word], Scalar] = {}
     for coupling in views.couplings:
         change = leibniz(Polynomial({word: 1}), lambda letter, c=coupling: views.drift.get(letter, {}).get(c))  # type: ignore[misc]
         for target, coefficient in change:
-            key = (coupling, canonical_trace(target))
+            key = (coupling, canonical_trace(target) if len(target) else target)
             total[key] = total.get(key, Fraction(0)) + coefficient
     return {key: value for key, value in total.items() if value != 0}
 

@@ -11,7 +11,7 @@ import sympy as sp
 from aimtheory.errors import InputError
 from aimtheory.hierarchy.initial_moments import initial_law
 from aimtheory.scalars import to_sympy
-from aimtheory.words import trace_name
+from aimtheory.words import Word, trace_name
 
 if TYPE_CHECKING:
     from aimtheory.hierarchy.moments import MomentHierarchy
@@ -23,8 +23,9 @@ def moment_graph(hierarchy: MomentHierarchy, initial: JointLaw | None = None) ->
 
     Nodes are names of canonical words with ``degree`` (a string when fractional), ``constant``, ``missing`` (above the
     truncation degree) and ``initial``, the value at time 0 (absent for missing words, and when the law gives no
-    moments). An edge u -> v says that the drift of u calls on v; its ``coefficient`` is the sympy coefficient, linear
-    in the couplings. Attributes are converted to text on export.
+    moments), ``source`` where the drift has a term without a moment. An edge u -> v says that the drift of u calls on
+    v; its ``coefficient`` is the sympy coefficient, linear in the couplings. Attributes are converted to text on
+    export.
     """
     graph = nx.DiGraph(name=hierarchy.model.name, truncation=hierarchy.degree)
     if initial is None:
@@ -42,6 +43,9 @@ def moment_graph(hierarchy: MomentHierarchy, initial: JointLaw | None = None) ->
         total: dict[str, list[sp.Expr]] = {}
         for (coupling, target), coefficient in hierarchy.drift(word).items():
             total.setdefault(trace_name(target), []).append(to_sympy(coefficient) * coupling.symbol)
+        source = total.pop(trace_name(Word(())), None)
+        if source is not None:
+            graph.nodes[name]["source"] = sp.Add(*source)
         for target_name, terms in total.items():
             graph.add_edge(name, target_name, coefficient=sp.Add(*terms))
     return graph
@@ -56,6 +60,8 @@ def write_graphml(graph: nx.DiGraph, path: str | Path) -> None:
         if "initial" in data:
             value = data["initial"]
             attributes["initial"] = float(value) if value.is_number else str(value)
+        if "source" in data:
+            attributes["source"] = str(data["source"])
         plain.add_node(node, **attributes)
     for source, target, data in graph.edges(data=True):
         plain.add_edge(source, target, coefficient=str(data["coefficient"]))

@@ -36,11 +36,16 @@ def check_degree(degree: object) -> int:
 
 @dataclass(frozen=True)
 class CouplingOperator:
-    """The drift carried by one coupling: scale x matrix, an integer sparse matrix from words to words."""
+    """The drift carried by one coupling: scale x (matrix mu + source), integers from words to words.
+
+    ``source`` holds the calls on the empty word, tr 1 = 1; it is zero but for a letter that moves along the identity,
+    as S_k does under direct optimization of forms with a mean.
+    """
 
     coupling: Coupling
     scale: Fraction
     matrix: sps.csr_array
+    source: np.ndarray
 
 
 @dataclass(frozen=True)
@@ -137,13 +142,16 @@ class MomentHierarchy:
         """One sparse integer matrix a coupling, from the words kept to the words kept; calls on missing words are left
         out."""
         blocks: list[tuple[np.ndarray, np.ndarray, np.ndarray, np.ndarray]] = []
+        sources = np.zeros((len(self.views.couplings), len(self)), dtype=np.int64)
         growth = min((t.size - 1 for t in self._table.replacements), default=0)
         for length in range(1, len(self.codes) + 1):
             # Words so long that every term of their drift is longer than the state need not be looked at.
             if length + growth > len(self.codes):
                 continue
             entries = self._entries(length)
-            inside = entries.lengths <= len(self.codes)
+            empty = entries.lengths == 0
+            sources[entries.coupling[empty], entries.rows[empty] + self.offsets[length - 1]] = entries.weights[empty]
+            inside = (entries.lengths <= len(self.codes)) & ~empty
             columns = np.zeros(int(inside.sum()), dtype=np.int64)
             targets, lengths = entries.targets[inside], entries.lengths[inside]
             for target_length in np.unique(lengths):
@@ -163,7 +171,8 @@ class MomentHierarchy:
             matrix = sps.csr_array(
                 (weights[chosen], (rows[chosen], columns[chosen])), shape=(size, size), dtype=np.int64
             )
-            result.append(CouplingOperator(name, Fraction(1, self._table.denominators[number]), matrix))
+            scale = Fraction(1, self._table.denominators[number])
+            result.append(CouplingOperator(name, scale, matrix, sources[number]))
         return tuple(result)
 
     @cached_property
@@ -205,7 +214,7 @@ class MomentHierarchy:
             {
                 word: sp.Add(
                     *(
-                        to_sympy(c) * coupling.symbol * moment_symbol(target)
+                        to_sympy(c) * coupling.symbol * (moment_symbol(target) if len(target) else sp.S.One)
                         for (coupling, target), c in self._drift_table[n].items()
                     )
                 )
@@ -307,7 +316,8 @@ def _reachable(seen: Views, start: Sequence[Word], max_length: int) -> tuple[Cod
                 continue
             known[length - 1].update(fresh.tolist())
             entries = drift_entries(seen, table, fresh, length)
-            for target_length in np.unique(entries.lengths[entries.lengths <= max_length]):
+            followed = (entries.lengths > 0) & (entries.lengths <= max_length)
+            for target_length in np.unique(entries.lengths[followed]):
                 targets = np.unique(entries.targets[entries.lengths == target_length])
                 following.setdefault(int(target_length), set()).update(targets.tolist())
         frontier = following

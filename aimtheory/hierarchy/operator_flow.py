@@ -50,11 +50,12 @@ class MatrixPolynomial:
 def _half(terms: Sequence[Term]) -> tuple[Term, ...]:
     endings: dict[Letter, int] = {}
     for term in terms:
-        endings[term.word[-1]] = endings.get(term.word[-1], 0) + 1
+        if term.word:
+            endings[term.word[-1]] = endings.get(term.word[-1], 0) + 1
     chosen: dict[tuple[int, tuple[Letter, ...]], float] = {}
     for term in terms:
         mirrored = tuple(letter.T for letter in reversed(term.word))
-        pair = sorted((term.word, mirrored), key=lambda w: (-endings.get(w[-1], 0), w))
+        pair = sorted((term.word, mirrored), key=lambda w: (-endings[w[-1]] if w and w[-1] in endings else 0, w))
         # Each of a word and its mirror image contributes half of its own term to P, so that P + P^T is their sum.
         key = (term.coupling, pair[0])
         chosen[key] = chosen.get(key, 0.0) + term.coefficient / 2
@@ -65,7 +66,10 @@ def _evaluate(terms: Sequence[tuple[float, tuple[Letter, ...]]], matrices: Mappi
     groups: dict[Letter, list[tuple[float, tuple[Letter, ...]]]] = {}
     total: FloatArray | None = None
     for weight, word in terms:
-        if len(word) == 1:
+        if len(word) == 0:
+            piece = weight * np.eye(len(next(iter(matrices.values()))))
+            total = piece if total is None else total + piece
+        elif len(word) == 1:
             piece = weight * matrices[word[0]]
             total = piece if total is None else total + piece
         else:

@@ -95,8 +95,9 @@ class AttentionModel:
             mean = getattr(index.law, "mean", None)
             if index.factorization.kind == "tied" or (isinstance(index.law, SpectralLaw) and mean != 0):
                 raise AssumptionError(
-                    f"{index.factorization.name} has Tr S = Theta(d), so the uncentred form x_i^T S x_j / sqrt(d) has a mean that "
-                    "diverges like sqrt(d) (Assumption 1.2 of Theorem 1 asks for a finite limit): use centred=True"
+                    f"{index.factorization.name} has Tr S = Theta(d), so the uncentred form x_i^T S x_j / sqrt(d) "
+                    "has a mean that diverges like sqrt(d) (Assumption 1.2 of Theorem 1 asks for a finite limit): "
+                    "use centred=True"
                 )
 
     @classmethod
@@ -147,7 +148,7 @@ class AttentionModel:
             ),
             loss=losses[loss](first, second),
             token_covariance=token_covariance,  # type: ignore[arg-type]
-            weight_decay=weight_decay,  # type: ignore[arg-type]
+            weight_decay=to_scalar(weight_decay, "weight_decay"),
             centred=default_centred(parameterization) if centred is None else centred,
             name=name,
         )
@@ -176,7 +177,8 @@ class AttentionModel:
 
     def __repr__(self) -> str:
         parts = ", ".join(
-            f"{index.factorization.name} = {index.factorization.polynomial} ({'trained' if index.trainable else 'fixed'}, {index.law!r})"
+            f"{index.factorization.name} = {index.factorization.polynomial} "
+            f"({'trained' if index.trainable else 'fixed'}, {index.law!r})"
             for index in self.indices
         )
         covariance = "identity" if self.token_covariance is None else "given"

@@ -83,7 +83,8 @@ def factorization(kind: str, index: int) -> Factorization:
     builders = {"tied": tied, "untied": untied, "direct": direct}
     if kind not in builders:
         raise InputError(
-            f"unknown parameterization {kind!r}; choose one of {', '.join(KINDS)}, or pass a Factorization with your own polynomial"
+            f"unknown parameterization {kind!r}; choose one of {', '.join(KINDS)}, or pass a Factorization with "
+            "your own polynomial"
         )
     return builders[kind](index)
 
@@ -112,8 +113,8 @@ def sample_parameters(form: Factorization, law: object, dim: int, rng: np.random
     if form.kind == "direct" and isinstance(law, SpectralLaw | Ginibre):
         return {form.letters[0].name: law.sample(dim, rng)}
     raise InputError(
-        f"law {law!r} does not fit the {form.kind} parameterization of {form.name}; tied takes a spectral law such as Wishart, "
-        "untied takes GaussianFactors, direct takes a spectral law or Ginibre"
+        f"law {law!r} does not fit the {form.kind} parameterization of {form.name}; tied takes a spectral law such as "
+        "Wishart, untied takes GaussianFactors, direct takes a spectral law or Ginibre"
     )
 
 

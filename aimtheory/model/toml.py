@@ -39,7 +39,7 @@ from aimtheory.model.factorization import KINDS, default_centred, factorization
 from aimtheory.model.losses import CrossEntropy, ExpressionLoss, Loss, MeanSquaredError
 from aimtheory.spectra import GOE, Atomic, Empirical, GaussianFactors, Ginibre, Wishart
 
-LAWS: Mapping[str, type] = {
+LAWS: Mapping[str, Any] = {
     "wishart": Wishart,
     "goe": GOE,
     "atomic": Atomic,
@@ -232,7 +232,7 @@ def _law_mapping(law: object) -> dict[str, Any]:
     for name, cls in LAWS.items():
         if type(law) is cls:
             return {"law": name} | {
-                f.name: _plain(getattr(law, f.name)) for f in fields(cls) if not f.name.startswith("_")
+                f.name: _plain(getattr(law, f.name)) for f in fields(LAWS[name]) if not f.name.startswith("_")
             }
     raise InputError(f"law {law!r} has no file form; the laws of a file are {', '.join(LAWS)}")
 

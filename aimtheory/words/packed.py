@@ -44,6 +44,8 @@ def canonical_codes(alphabet: Alphabet, codes: Codes, length: int) -> Codes:
     The cost is 2 x length vector operations on the batch; no table, no sorting.
     """
     alphabet.check_length(length)
+    if length == 0:  # the empty word, tr 1 = 1
+        return np.zeros_like(codes)
     bits = alphabet.bits
     top = bits * (length - 1)
     mask = (1 << bits) - 1
