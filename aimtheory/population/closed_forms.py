@@ -28,11 +28,11 @@ def exact_matrix(matrix: np.ndarray) -> sp.Matrix:
     """A float matrix with entries that are short dyadic rationals (1, 1/2, …) made exact, the others left as floats."""
 
     def exact(value: float) -> sp.Expr:
-        fraction = Fraction(float(value))
+        fraction = Fraction(value)
         small = fraction.denominator <= 1024
-        return sp.Rational(fraction.numerator, fraction.denominator) if small else sp.Float(float(value))
+        return sp.Rational(fraction.numerator, fraction.denominator) if small else sp.Float(value)
 
-    return sp.Matrix(matrix.shape[0], matrix.shape[1], lambda i, j: exact(matrix[i, j]))
+    return sp.Matrix(matrix.shape[0], matrix.shape[1], lambda i, j: exact(float(matrix[i, j])))
 
 
 def isserlis(monomial: Sequence[int], mean: Sequence[sp.Expr], covariance: sp.Matrix) -> sp.Expr:
@@ -49,11 +49,11 @@ def isserlis(monomial: Sequence[int], mean: Sequence[sp.Expr], covariance: sp.Ma
             return sp.S.One
         if powers not in memory:
             a = next(n for n, power in enumerate(powers) if power)
-            rest = powers[:a] + (powers[a] - 1,) + powers[a + 1 :]
+            rest = (*powers[:a], powers[a] - 1, *powers[a + 1 :])
             total = sp.sympify(mean[a]) * moment(rest)
             for b, power in enumerate(rest):
                 if power and covariance[a, b] != 0:
-                    total += covariance[a, b] * power * moment(rest[:b] + (power - 1,) + rest[b + 1 :])
+                    total += covariance[a, b] * power * moment((*rest[:b], power - 1, *rest[b + 1 :]))
             memory[powers] = sp.expand(total)
         return memory[powers]
 
@@ -123,7 +123,7 @@ def _pairwise(
     terms = loss.terms
     for (average, first, second), count in counts.items():
         for s, (k, left, weight_left) in enumerate(terms):
-            for t, (l, right, weight_right) in enumerate(terms[: s + 1]):  # noqa: E741
+            for t, (l, right, weight_right) in enumerate(terms[: s + 1]):
                 factor = sp.Rational(count, 2 if s == t else 1) * to_sympy(weight_left) * to_sympy(weight_right)
                 moments = (
                     average * mean[k],
@@ -207,7 +207,7 @@ def _polynomial_loss(
     means = [covariance[i, j] * mean[k] for i, j, k in indices]
 
     def entry(a: int, b: int) -> sp.Expr:
-        (i, j, k), (u, v, l) = indices[a], indices[b]  # noqa: E741
+        (i, j, k), (u, v, l) = indices[a], indices[b]
         return covariance[i, u] * covariance[j, v] * q1[k, l] + covariance[i, v] * covariance[j, u] * q2[k, l]
 
     law = sp.Matrix(len(forms), len(forms), entry)
@@ -237,7 +237,7 @@ def tied_symbols(count: int) -> sp.Matrix:
 def _symmetric_symbols(name: str, count: int) -> sp.Matrix:
     separator = "," if count > 9 else ""
 
-    def symbol(k: int, l: int) -> sp.Symbol:  # noqa: E741
+    def symbol(k: int, l: int) -> sp.Symbol:
         return sp.Symbol(f"{name}_{min(k, l) + 1}{separator}{max(k, l) + 1}", real=True)
 
     return sp.Matrix(count, count, symbol)
@@ -255,7 +255,7 @@ def gradient_by_pairs(expression: sp.Expr, symbols: sp.Matrix) -> sp.Matrix:
     return sp.Matrix(
         symbols.shape[0],
         symbols.shape[1],
-        lambda k, l: sp.diff(expression, symbols[k, l]) / (1 if k == l else 2),  # noqa: E741
+        lambda k, l: sp.diff(expression, symbols[k, l]) / (1 if k == l else 2),
     )
 
 

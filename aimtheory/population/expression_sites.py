@@ -20,7 +20,9 @@ from aimtheory.model.losses import ExpressionLoss, compile_expressions
 from aimtheory.population.pair_expectation import SiteExpectation, combine_replicas
 from aimtheory.population.quadrature import (
     LADDER,
+    NormalRule,
     covariance_factor,
+    normal_rule,
     sobol_normals,
     tensor_nodes,
     tensor_weights,
@@ -92,22 +94,23 @@ class ExpressionSite:
     def expectation(
         self, mean: np.ndarray, covariance: np.ndarray, tolerance: float, seed: int, order: int = 2
     ) -> SiteExpectation:
-        """E f, E ∂f, E ∂²f: tensor Gauss–Hermite up to the accuracy asked for, scrambled Sobol points beyond its reach."""
+        """E f, E ∂f, E ∂²f: a tensor grid up to the accuracy asked for, Sobol points beyond its reach."""
         active = self.directions
         factor = active.T @ covariance_factor(active @ covariance @ active.T)
         center = active.T @ (active @ mean)
         rank = factor.shape[1]
         best: SiteExpectation | None = None
         previous: np.ndarray | None = None
-        for count in LADDER:
+        gauss = bool(self.formula.is_polynomial(*self.forms))
+        for level, (count, _) in enumerate(LADDER):
             if count**rank > _LARGEST_GRID:
                 break
-            averages = self._grid_average(center, factor, count, order)
+            averages = self._grid_average(center, factor, normal_rule(level, gauss), order)
             if rank == 0:
-                return self.unpack(averages, order, 0.0, "gauss-hermite")
+                return self.unpack(averages, order, 0.0, "grid")
             if previous is not None:
                 error = float(np.abs(averages - previous).max())
-                best = self.unpack(averages, order, error, "gauss-hermite")
+                best = self.unpack(averages, order, error, "grid")
                 if error <= tolerance * max(1.0, float(np.abs(averages).max())):
                     return best
             previous = averages
@@ -122,8 +125,8 @@ class ExpressionSite:
         sampled = combine_replicas(replicas)
         return sampled if best is None or sampled.error < best.error else best
 
-    def _grid_average(self, center: np.ndarray, factor: np.ndarray, count: int, order: int) -> np.ndarray:
-        nodes, weights = tensor_nodes(count, factor.shape[1]), tensor_weights(count, factor.shape[1])
+    def _grid_average(self, center: np.ndarray, factor: np.ndarray, rule: NormalRule, order: int) -> np.ndarray:
+        nodes, weights = tensor_nodes(rule, factor.shape[1]), tensor_weights(rule, factor.shape[1])
         total: np.ndarray | float = 0.0
         for start in range(0, len(nodes), _CHUNK):
             part = slice(start, start + _CHUNK)

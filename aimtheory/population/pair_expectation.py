@@ -1,18 +1,18 @@
 """Expectations of pairs of functions of two correlated Gaussian vectors, by the Mehler (Hermite) expansion.
 
-For u = μ_s + R_s x, v = μ_t + R_t y with x, y standard normal and E x yᵀ = diag(ρ) (canonical correlations, which rotate
-x and y into this form),
+For u = μ_s + R_s x, v = μ_t + R_t y with x, y standard normal and E x yᵀ = diag(ρ) (canonical correlations: x and y
+are rotated into this form),
 
     E ⟨F(u), F*(v)⟩ = Σ_ν ρ^ν ⟨F_ν, F*_ν⟩,    F_ν = E F(u) h_ν(x),
 
 the bilinear form of equation (23) of [D]. A p-dimensional grid thus does the work of a 2p-dimensional integral. The
-coefficients come from a tensor Gauss–Hermite rule; at ρ = 1 the sum is the plain quadrature of ⟨F, F*⟩ by Parseval.
+coefficients come from a tensor grid, and a function paired with itself (ρ = 1) is averaged on the grid directly.
 Too many features for a grid: scrambled Sobol points, with a standard error from independent scramblings.
 """
 
 from __future__ import annotations
 
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 
 import numpy as np
 
@@ -20,8 +20,11 @@ from aimtheory.errors import NumericsError
 from aimtheory.population.features import FeatureFunction
 from aimtheory.population.quadrature import (
     LADDER,
+    NormalRule,
     covariance_factor,
     hermite_coefficients,
+    needed_modes,
+    normal_rule,
     sobol_normals,
     tensor_nodes,
     tensor_weights,
@@ -58,24 +61,23 @@ def site_expectation(
     channels = max(_channels(site, s, order) for s in slots)
     largest_rank = max(factor.shape[1] for factor in factors)
     previous: SiteExpectation | None = None
-    for count in LADDER:
-        if count**largest_rank * channels > _LARGEST_GRID or (count > LADDER[0] and largest_rank == 0):
+    for level, (count, _) in enumerate(LADDER):
+        if count**largest_rank * channels > _LARGEST_GRID:
             break
-        current = _on_grid(site, mean, covariance, factors, count, order)
-        if previous is not None:
-            error = _difference(current, previous)
-            previous = SiteExpectation(current.value, current.gradient, current.hessian, error, "gauss-hermite")
-            scale = max(1.0, abs(current.value), float(np.abs(current.hessian).max(initial=0.0)))
-            if error <= tolerance * scale:
-                return previous
-        else:
+        rule = normal_rule(level, site.polynomial)
+        current = _on_grid(site, mean, covariance, factors, rule, tolerance, order)
+        if largest_rank == 0:
+            return current
+        if previous is None:
             previous = current
-            if largest_rank == 0:
-                return previous
-    if previous is not None and np.isfinite(previous.error):
-        # A grid that stopped short may still beat sampling.
-        if previous.error <= 1e-5:
+            continue
+        previous = replace(current, error=_difference(current, previous))
+        scale = max(1.0, abs(current.value), float(np.abs(current.hessian).max(initial=0.0)))
+        if previous.error <= tolerance * scale:
             return previous
+    # A grid that stopped short of the tolerance may still beat sampling.
+    if previous is not None and previous.error <= 1e-5:
+        return previous
     sampled = _by_sobol(site, mean, covariance, seed, order)
     return sampled if previous is None or sampled.error < previous.error else previous
 
@@ -135,39 +137,43 @@ class _Accumulator:
 
 
 def _on_grid(
-    site: PairwiseSite, mean: np.ndarray, covariance: np.ndarray, factors: list[np.ndarray], count: int, order: int
+    site: PairwiseSite,
+    mean: np.ndarray,
+    covariance: np.ndarray,
+    factors: list[np.ndarray],
+    rule: NormalRule,
+    tolerance: float,
+    order: int,
 ) -> SiteExpectation:
     total = _Accumulator(site, order)
-    for s, function in enumerate(site.functions):
-        factor, here = factors[s], site.block(s)
+    sides = [(f, mean[site.block(s)], factors[s]) for s, f in enumerate(site.functions)]
+    for s, side in enumerate(sides):
         if site.coupling[s, s] != 0.0:
-            rank = factor.shape[1]
-            stack = _stack(function, mean[here] + tensor_nodes(count, rank) @ factor.T, order)
-            weighted = stack[:, 0, :] * tensor_weights(count, rank)[:, None]
-            moments = np.zeros((stack.shape[1],) * 2)
-            moments[0, :] = moments[:, 0] = np.einsum("nco,no->c", stack, weighted)
-            if order:
-                p = site.sizes[s]
-                rows = stack[:, 1 : 1 + p].transpose(1, 0, 2).reshape(p, stack.shape[0] * stack.shape[2])
-                weights = np.repeat(tensor_weights(count, rank), stack.shape[2])
-                moments[1 : 1 + p, 1 : 1 + p] = (rows * weights) @ rows.T
-            total.add(s, s, moments)
-        for t in range(s + 1, len(site.functions)):
+            total.add(s, s, _self_moments(side, rule, order))
+        for t in range(s + 1, len(sides)):
             if site.coupling[s, t] != 0.0:
-                there = site.block(t)
-                cross = covariance[here, there]
-                total.add(
-                    s,
-                    t,
-                    _mehler(
-                        (function, mean[here], factor),
-                        (site.functions[t], mean[there], factors[t]),
-                        cross,
-                        count,
-                        order,
-                    ),
-                )
-    return total.result(np.inf if any(f.shape[1] for f in factors) else 0.0, "gauss-hermite")
+                cross = covariance[site.block(s), site.block(t)]
+                total.add(s, t, _mehler(side, sides[t], cross, rule, tolerance, order))
+    return total.result(np.inf if any(f.shape[1] for f in factors) else 0.0, "grid")
+
+
+_Side = tuple[FeatureFunction, np.ndarray, np.ndarray]
+"""A function with the mean and the factor of its features."""
+
+
+def _self_moments(side: _Side, rule: NormalRule, order: int) -> np.ndarray:
+    function, mean, factor = side
+    rank = factor.shape[1]
+    stack = _stack(function, mean + tensor_nodes(rule, rank) @ factor.T, order)
+    size, channels, outputs = stack.shape
+    weights = tensor_weights(rule, rank)
+    moments = np.zeros((channels, channels))
+    moments[0, :] = moments[:, 0] = np.einsum("nco,no->c", stack, stack[:, 0, :] * weights[:, None])
+    if order:
+        p = len(mean)
+        rows = stack[:, 1 : 1 + p].transpose(1, 0, 2).reshape(p, size * outputs)
+        moments[1 : 1 + p, 1 : 1 + p] = (rows * np.repeat(weights, outputs)) @ rows.T
+    return moments
 
 
 def canonical_correlations(
@@ -184,28 +190,23 @@ def canonical_correlations(
     return left @ rotation_left, right @ rotation_right.T, np.clip(correlations, 0.0, 1.0)
 
 
-def _mehler(
-    left: tuple[FeatureFunction, np.ndarray, np.ndarray],
-    right: tuple[FeatureFunction, np.ndarray, np.ndarray],
-    cross: np.ndarray,
-    count: int,
-    order: int,
-) -> np.ndarray:
+def _mehler(left: _Side, right: _Side, cross: np.ndarray, rule: NormalRule, tolerance: float, order: int) -> np.ndarray:
     factor_left, factor_right, correlations = canonical_correlations(left[2], right[2], cross)
     paired = len(correlations)
+    modes = needed_modes(rule, float(correlations.max(initial=0.0)), tolerance)
     coefficients = []
     for function, mean, factor in ((left[0], left[1], factor_left), (right[0], right[1], factor_right)):
         rank = factor.shape[1]
-        stack = _stack(function, mean + tensor_nodes(count, rank) @ factor.T, order)
-        flat = hermite_coefficients(stack.reshape(stack.shape[0], -1), count, rank)
+        stack = _stack(function, mean + tensor_nodes(rule, rank) @ factor.T, order)
+        flat = hermite_coefficients(stack.reshape(stack.shape[0], -1), rule, rank, modes)
         # Directions without a partner are integrated out: their degree is zero. They come last.
-        kept = flat.reshape(count**paired, count ** (rank - paired), *stack.shape[1:])[:, 0]
+        kept = flat.reshape(modes**paired, modes ** (rank - paired), *stack.shape[1:])[:, 0]
         coefficients.append(kept.transpose(1, 0, 2).reshape(stack.shape[1], -1))
-    outputs = coefficients[0].shape[1] // count**paired
+    outputs = coefficients[0].shape[1] // modes**paired
     powers = np.ones(1)
     for correlation in correlations:
-        powers = np.multiply.outer(powers, correlation ** np.arange(count)).ravel()
-    return (coefficients[0] * np.repeat(powers, outputs)) @ coefficients[1].T
+        powers = np.multiply.outer(powers, correlation ** np.arange(modes)).ravel()
+    return np.asarray((coefficients[0] * np.repeat(powers, outputs)) @ coefficients[1].T)
 
 
 def _by_sobol(site: PairwiseSite, mean: np.ndarray, covariance: np.ndarray, seed: int, order: int) -> SiteExpectation:

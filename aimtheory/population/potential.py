@@ -114,7 +114,7 @@ class Potential:
         hessian = [sp.diff(g, m) if m != 0 else sp.S.Zero for g in by_mean for m in mean]
         gradients = [*by_mean, *gradient_by_pairs(value, q1), *gradient_by_pairs(value, q2), *hessian]
         arguments = [sp.Symbol(f"m_{k + 1}", real=True) for k in range(self.indices)]
-        arguments += [q[k, l] for q in (q1, q2) for k in range(self.indices) for l in range(k, self.indices)]  # noqa: E741
+        arguments += [q[k, l] for q in (q1, q2) for k in range(self.indices) for l in range(k, self.indices)]
         compiled = [sp.lambdify([arguments], e, modules=["scipy", "numpy"], cse=True) for e in ([value], gradients)]
         return compiled[0], compiled[1]
 
@@ -124,7 +124,7 @@ class Potential:
         value = self.symbolic_tied_value()
         if value is None:
             return None
-        arguments = [symbols[k, l] for k in range(self.indices) for l in range(k, self.indices)]  # noqa: E741
+        arguments = [symbols[k, l] for k in range(self.indices) for l in range(k, self.indices)]
         gradient = list(gradient_by_pairs(value, symbols))
         compiled = [sp.lambdify(arguments, e, modules="math", cse=True) for e in ([value], gradient)]
         return compiled[0], compiled[1]
@@ -146,7 +146,7 @@ class Potential:
         slots, sites = self._sites
         slot_mean, slot_q1, slot_q2 = slots.push(mean, q1, q2)
         count = len(slot_mean)
-        value, error, method = 0.0, 0.0, "gauss-hermite"
+        value, error, method = 0.0, 0.0, "grid"
         grad_mean, grad_q1, grad_q2 = np.zeros(count), np.zeros((count, count)), np.zeros((count, count))
         mean_hessian = np.zeros((count, count))
         for site in sites:
@@ -264,7 +264,7 @@ class Potential:
     def _tied_rules(self) -> tuple[TiedRule, ...] | None:
         sites = self._sites[1]
         rules = [TiedRule.of(site, self.tolerance) for site in sites if isinstance(site, PairwiseSite)]
-        usable = len(rules) == len(sites) and all(rule is not None and rule.usable for rule in rules)
+        usable = len(rules) == len(sites) and all(rule is not None for rule in rules)
         return tuple(rule for rule in rules if rule is not None) if usable else None
 
     def _tied(self, q: np.ndarray) -> tuple[float, np.ndarray, float]:
@@ -294,7 +294,7 @@ class Potential:
             return Estimate(self._finite(value), _ROUNDING * max(1.0, abs(value)), "closed form")
         check_order_parameters(matrix, "q")
         value, _, error = self._tied(matrix)
-        return Estimate(self._finite(value), error, "gauss-hermite")
+        return Estimate(self._finite(value), error, "grid")
 
     def tied_gradient(self, q: ArrayLike) -> tuple[np.ndarray, float]:
         """(∇Φ(q), error): the (K, K) gradient on the tied line, dΦ = Σ_kl ∇_kl dq_kl over ordered pairs.

@@ -1,7 +1,7 @@
 """Sites: the independent pieces E f(u) into which a population loss splits, and the features u each depends on.
 
-Φ = Σ_sites multiplicity · E f_site(u), u = linear features of the forms. With *slots* s (linear combinations Σ_k a_sk G_k
-of the indices) the features of a site are jointly Gaussian with
+Φ = Σ_sites multiplicity · E f_site(u), u = linear features of the forms. With *slots* s (combinations Σ_k a_sk G_k of
+the indices) the features of a site are jointly Gaussian with
 
     E u_a = t_a m_s(a),     Cov(u_a, u_b) = A1_ab q1_s(a)s(b) + A2_ab q2_s(a)s(b)
 
@@ -19,7 +19,14 @@ from dataclasses import dataclass, replace
 
 import numpy as np
 
-from aimtheory.model.activations import Activation, ElementwiseActivation, Softmax
+from aimtheory.model.activations import (
+    Activation,
+    ElementwiseActivation,
+    Hermite,
+    Linear,
+    Polynomial,
+    Softmax,
+)
 from aimtheory.model.losses import CrossEntropy, MeanSquaredError
 from aimtheory.population.features import EntryFunction, FeatureFunction, RowSoftmax, RowSurprise
 
@@ -68,6 +75,14 @@ class PairwiseSite:
     coupling: np.ndarray
     law: FeatureLaw
     multiplicity: int = 1
+
+    @property
+    def polynomial(self) -> bool:
+        """Whether every function is a polynomial, for which Gauss–Hermite rules are exact."""
+        return all(
+            isinstance(f, EntryFunction) and isinstance(f.activation, (Hermite, Linear, Polynomial))
+            for f in self.functions
+        )
 
     def block(self, slot: int) -> slice:
         """The features of a slot."""
@@ -150,7 +165,8 @@ def _row_site(
     entries = np.zeros((tokens, tokens * tokens))
     entries[np.arange(tokens), [row * tokens + column for column in order]] = 1.0
     differences = entries[1:] - entries[0]
-    maps, features = [], []
+    maps: list[tuple[int, np.ndarray]] = []
+    features: list[FeatureFunction] = []
     for slot, function in enumerate(functions):
         if isinstance(function, Softmax):
             kind = RowSurprise if slot in surprises else RowSoftmax

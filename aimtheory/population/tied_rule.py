@@ -12,164 +12,183 @@ with D_a the derivative along column a of R and Δ_R the sum of second ones. Thi
 
 from __future__ import annotations
 
+import math
 from dataclasses import dataclass, field
 
 import numpy as np
 
-from aimtheory.errors import InputError
 from aimtheory.population.quadrature import (
     LADDER,
+    NormalRule,
     covariance_factor,
     hermite_coefficients,
+    needed_modes,
+    normal_rule,
     tensor_nodes,
+    tensor_weights,
 )
 from aimtheory.population.sites import PairwiseSite
 
-_LARGEST_WORK = 3_000_000
+_LARGEST_WORK = 1_500_000
 
 
-@dataclass
+@dataclass(frozen=True)
 class _Grid:
-    """Nodes of one rule in the features of a site, and the degree |ν| of every coefficient."""
+    """One rule in the features of a site."""
 
-    count: int
+    rule: NormalRule
     points: np.ndarray
-    degrees: np.ndarray
+    weights: np.ndarray
+
+
+@dataclass(frozen=True)
+class _Jet:
+    """F, D_aF, Δ_RF of a slot at one variance: Hermite coefficients (r + 2, modes, outputs), and the self terms."""
+
+    variance: float
+    level: int
+    modes: int
+    coefficients: np.ndarray
+    square: float
+    slope: float
 
 
 @dataclass
 class TiedRule:
-    """Gradients and values of one site as functions of the slots' q alone. Caches rules; results do not depend on them."""
+    """Gradients and values of one site as functions of the slots' q alone.
+
+    It caches rules and the jets of slots whose variance did not change (a teacher's); results do not depend on that.
+    """
 
     site: PairwiseSite
     tolerance: float
     factor: np.ndarray
-    _rules: dict[int, tuple[int, float]] = field(default_factory=dict)
+    _levels: dict[int, tuple[int, float]] = field(default_factory=dict)
     _grids: dict[int, _Grid] = field(default_factory=dict)
-    _jets: dict[int, tuple[float, int, np.ndarray]] = field(default_factory=dict)
+    _degrees: dict[int, np.ndarray] = field(default_factory=dict)
+    _jets: dict[int, _Jet] = field(default_factory=dict)
 
     @classmethod
     def of(cls, site: PairwiseSite, tolerance: float) -> TiedRule | None:
-        """The rule of a site, or None when its slots do not share their features."""
-        base = site.law.first + site.law.second
-        blocks = [base[site.block(s), site.block(t)] for s in range(len(site.sizes)) for t in range(len(site.sizes))]
+        """The rule of a site, or None when its slots do not share their features or there are too many of them."""
         if any(size != site.sizes[0] for size in site.sizes):
             return None
-        if any(np.abs(block - blocks[0]).max(initial=0.0) > 1e-12 * np.abs(base).max(initial=1.0) for block in blocks):
+        base = site.law.first + site.law.second
+        slots = range(len(site.sizes))
+        blocks = [base[site.block(s), site.block(t)] for s in slots for t in slots]
+        scale = float(np.abs(base).max(initial=0.0))
+        if any(np.abs(block - blocks[0]).max(initial=0.0) > 1e-12 * scale for block in blocks):
             return None
-        return cls(site, tolerance, covariance_factor(blocks[0]))
+        rule = cls(site, tolerance, covariance_factor(blocks[0]))
+        return rule if rule._work(3) <= _LARGEST_WORK else None
 
-    def _grid(self, count: int) -> _Grid:
-        if count not in self._grids:
-            rank = self.factor.shape[1]
-            degrees = np.zeros(1)
-            for _ in range(rank):
-                degrees = np.add.outer(degrees, np.arange(count)).ravel()
-            self._grids[count] = _Grid(count, tensor_nodes(count, rank) @ self.factor.T, degrees)
-        return self._grids[count]
-
-    def _jet(self, slot: int, variance: float, count: int) -> np.ndarray:
-        """Hermite coefficients of F, D_aF, Δ_RF of a slot: (1 + r + 1, modes, outputs)."""
-        known = self._jets.get(slot)
-        if known is not None and known[0] == variance and known[1] == count:
-            return known[2]
-        grid = self._grid(count)
+    def _work(self, level: int) -> int:
         rank = self.factor.shape[1]
-        value, first, second = self.site.functions[slot].radial_jet(np.sqrt(variance) * grid.points, self.factor)
+        outputs = self.site.functions[0].value(np.zeros((1, self.site.sizes[0]))).shape[1]
+        return int(LADDER[level][0] ** rank) * (rank + 2) * outputs
+
+    def _grid(self, level: int) -> _Grid:
+        if level not in self._grids:
+            rule, rank = normal_rule(level, self.site.polynomial), self.factor.shape[1]
+            self._grids[level] = _Grid(rule, tensor_nodes(rule, rank) @ self.factor.T, tensor_weights(rule, rank))
+        return self._grids[level]
+
+    def _total_degrees(self, modes: int) -> np.ndarray:
+        """|ν| of every coefficient, as a column."""
+        if modes not in self._degrees:
+            degrees = np.zeros(1)
+            for _ in range(self.factor.shape[1]):
+                degrees = np.add.outer(degrees, np.arange(modes)).ravel()
+            self._degrees[modes] = degrees[:, None]
+        return self._degrees[modes]
+
+    def _jet(self, slot: int, variance: float, level: int, modes: int) -> _Jet:
+        known = self._jets.get(slot)
+        if known is not None and known.variance == variance and known.level == level and known.modes == modes:
+            return known
+        grid, rank = self._grid(level), self.factor.shape[1]
+        value, first, second = self.site.functions[slot].radial_jet(math.sqrt(variance) * grid.points, self.factor)
         size, outputs = value.shape
         stack = np.empty((size, rank + 2, outputs))
         stack[:, 0], stack[:, 1:-1], stack[:, -1] = value, first, second
-        flat = hermite_coefficients(stack.reshape(size, -1), count, rank)
-        jet = np.ascontiguousarray(flat.reshape(size, rank + 2, outputs).transpose(1, 0, 2))
-        self._jets[slot] = (variance, count, jet)
+        flat = hermite_coefficients(stack.reshape(size, -1), grid.rule, rank, modes)
+        coefficients = np.ascontiguousarray(flat.reshape(-1, rank + 2, outputs).transpose(1, 0, 2))
+        weighted = value * grid.weights[:, None]
+        # The terms of a slot with itself have full correlation; the grid gives them without the Hermite series.
+        slope = np.vdot(weighted, second) + grid.weights @ np.einsum("nao,nao->n", first, first)
+        jet = _Jet(variance, level, modes, coefficients, float(np.vdot(weighted, value)), float(slope))
+        self._jets[slot] = jet
         return jet
 
-    def _evaluate(self, q: np.ndarray, count: int) -> tuple[float, np.ndarray]:
-        slots = len(self.site.functions)
+    def _evaluate(self, q: np.ndarray, level: int, modes: int | None = None) -> tuple[float, np.ndarray]:
         coupling = self.site.coupling
-        variances = [float(q[s, s]) for s in range(slots)]
-        jets = [self._jet(s, variances[s], count) for s in range(slots)]
-        degrees = self._grid(count).degrees
-        value, gradient = 0.0, np.zeros((slots, slots))
+        slots = len(coupling)
+        variances = [max(q.item(s, s), 0.0) for s in range(slots)]
+        correlations: dict[tuple[int, int], float] = {}
         for s in range(slots):
-            weight = coupling[s, s]
-            mine = jets[s]
-            if weight != 0.0:
-                value += 0.5 * weight * float(np.vdot(mine[0], mine[0]))
-                gradient[s, s] += 0.5 * weight * float(np.vdot(mine[0], mine[-1]) + np.vdot(mine[1:-1], mine[1:-1]))
             for t in range(s + 1, slots):
-                weight = coupling[s, t]
-                if weight == 0.0:
-                    continue
-                theirs = jets[t]
-                scale = (variances[s] * variances[t]) ** 0.5
-                correlation = min(1.0, max(-1.0, float(q[s, t]) / scale)) if scale > 0.0 else 0.0
-                powers = (correlation**degrees)[:, None]
-                weighted = theirs * powers
-                value += weight * float(np.vdot(mine[0], weighted[0]))
-                gradient[s, s] += 0.5 * weight * float(np.vdot(mine[-1], weighted[0]))
-                gradient[t, t] += 0.5 * weight * float(np.vdot(mine[0], weighted[-1]))
-                gradient[s, t] = gradient[t, s] = 0.5 * weight * float(np.vdot(mine[1:-1], weighted[1:-1]))
+                scale = math.sqrt(variances[s] * variances[t])
+                ratio = q.item(s, t) / scale if scale > 0.0 else 0.0
+                correlations[s, t] = min(1.0, max(-1.0, ratio))
+        rule = self._grid(level).rule
+        if modes is None:
+            modes = needed_modes(rule, max((abs(c) for c in correlations.values()), default=0.0), self.tolerance)
+        degrees = self._total_degrees(modes)
+        jets = [self._jet(s, variances[s], level, modes) for s in range(slots)]
+        value, gradient = 0.0, np.zeros((slots, slots))
+        for s, mine in enumerate(jets):
+            weight = 0.5 * coupling.item(s, s)
+            value += weight * mine.square
+            gradient[s, s] += weight * mine.slope
+        for (s, t), correlation in correlations.items():
+            weight = coupling.item(s, t)
+            if weight == 0.0:
+                continue
+            left = jets[s].coefficients
+            right = jets[t].coefficients * correlation**degrees
+            value += weight * float(np.vdot(left[0], right[0]))
+            gradient[s, s] += 0.5 * weight * float(np.vdot(left[-1], right[0]))
+            gradient[t, t] += 0.5 * weight * float(np.vdot(left[0], right[-1]))
+            gradient[s, t] = gradient[t, s] = 0.5 * weight * float(np.vdot(left[1:-1], right[1:-1]))
         return value, gradient
 
-    def _rule(self, q: np.ndarray) -> tuple[int, float]:
-        """The number of nodes and its error for the variances at hand, found once for every half octave of them."""
-        largest = float(np.max(np.diag(q)))
-        band = -20 if largest < 2.0**-10 else int(np.ceil(2 * np.log2(largest)))
-        if band not in self._rules:
-            self._rules[band] = self._search(2.0 ** (band / 2))
-        return self._rules[band]
+    def _level(self, q: np.ndarray) -> tuple[int, float]:
+        """The level of the rule and its error for the variances at hand, found once for every half octave of them."""
+        largest = max(q.item(s, s) for s in range(len(q)))
+        band = -20 if largest < 2.0**-10 else math.ceil(2 * math.log2(largest))
+        if band not in self._levels:
+            self._levels[band] = self._search(2.0 ** (band / 2))
+        return self._levels[band]
 
     def _search(self, variance: float) -> tuple[int, float]:
-        slots = len(self.site.functions)
-        # Full correlation is the hardest case: the Hermite series is then cut by the rule alone.
-        hardest = np.full((slots, slots), variance)
-        rank = self.factor.shape[1]
-        if rank == 0:
-            return LADDER[0], 0.0
-        channels = (rank + 2) * self.site.functions[0].value(np.zeros((1, self.site.sizes[0]))).shape[1]
-        previous: tuple[float, np.ndarray] | None = None
-        count, error = LADDER[0], np.inf
-        for size in LADDER:
-            if size**rank * channels > _LARGEST_WORK:
+        if self.factor.shape[1] == 0:
+            return 0, 0.0
+        slots = len(self.site.coupling)
+        # Full correlation is the hardest case for the Hermite series, none for the terms of a slot with itself, whose
+        # errors would cancel there.
+        cases = [np.full((slots, slots), variance), np.eye(slots) * variance]
+        previous: np.ndarray | None = None
+        best, error = 0, math.inf
+        for level in range(len(LADDER)):
+            if self._work(level) > _LARGEST_WORK:
                 break
-            self._jets.clear()
-            current = self._evaluate(hardest, size)
-            # At equal functions the contributions cancel; the Hermite norms of single slots are tested as well.
-            norms = np.array([np.vdot(jet[2][c], jet[2][c]) for jet in self._jets.values() for c in range(rank + 2)])
-            now = (current[0], np.concatenate([current[1].ravel(), norms]))
+            found = []
+            for q in cases:
+                value, gradient = self._evaluate(q, level, self._grid(level).rule.modes)
+                found += [np.array([value]), gradient.ravel()]
+            now = np.concatenate(found)
             if previous is not None:
-                error = max(abs(now[0] - previous[0]), float(np.abs(now[1] - previous[1]).max()))
-                count = size
-                if error <= self.tolerance * max(1.0, float(np.abs(now[1]).max())):
+                best, error = level, float(np.abs(now - previous).max())
+                if error <= self.tolerance * max(1.0, float(np.abs(now).max())):
                     break
             previous = now
-        self._jets.clear()
-        return count, error
+        return best, error
 
     def evaluate(self, q: np.ndarray) -> tuple[float, np.ndarray, float]:
         """(value, gradient by the slots' q, error) of one copy of the site."""
-        count, error = self._rule(q)
-        value, gradient = self._evaluate(q, count)
+        level, error = self._level(q)
+        value, gradient = self._evaluate(q, level)
         return value, gradient, error
 
-    @property
-    def usable(self) -> bool:
-        """Whether a grid of this many dimensions is affordable at all."""
-        return LADDER[2] ** self.factor.shape[1] * self.site.sizes[0] ** 2 <= _LARGEST_WORK
 
-
-def check_tied(q: np.ndarray, count: int) -> np.ndarray:
-    """The (K, K) matrix q, finite and symmetric; raises ``InputError`` naming the entry that is not."""
-    q = np.asarray(q, dtype=float)
-    if q.shape != (count, count):
-        raise InputError(f"q has shape {q.shape}; with {count} indices it must be ({count}, {count})")
-    if not np.isfinite(q).all():
-        k, l = np.argwhere(~np.isfinite(q))[0]  # noqa: E741
-        raise InputError(f"q[{k}, {l}] = {q[k, l]} is not finite")
-    if np.abs(q - q.T).max() > 1e-9 * max(1.0, float(np.abs(q).max())):
-        raise InputError(f"q is not symmetric: {q.tolist()}")
-    return q
-
-
-__all__ = ["TiedRule", "check_tied"]
+__all__ = ["TiedRule"]
