@@ -1,6 +1,7 @@
 """Four routes to one right-hand side: sparse operators, sympy, lambdified functions, and gradient descent on matrices.
 
-The last shares nothing with the engine: parameters are matrices, the population loss is a number, its gradient a finite difference.
+The last shares nothing with the engine: parameters are matrices, the population loss a number, its gradient a
+complex step.
 """
 
 import mpmath
@@ -125,7 +126,7 @@ class Couplings:
 
 
 def gradient_flow(model, parameters, couplings, decay):
-    """d theta/ds = -d x (gradient of the population loss) - gamma theta, per unit of the model's time; a complex step."""
+    """d theta/ds = -d x (gradient of the population loss) - gamma theta, in units of the model's time."""
     trained = {a.name for index in model.indices if index.trainable for a in index.factorization.letters}
     flow = {}
     for name, matrix in parameters.items():
@@ -181,7 +182,10 @@ def test_drift_with_a_mean_is_gradient_descent_on_matrices(name):
 
 
 def test_deep_factorizations_are_read_in_their_parameters():
-    """W1 W2 W2^T W1^T returns to the embedding space in infinitely many ways; the parameters are the letters, degree 1/4 each."""
+    """X1 X2 X2^T X1^T returns to the embedding space in infinitely many ways: the parameters are the letters.
+
+    A letter has degree 1/2, so that the shortest attention matrix of the model, W2 W2^T, has degree 1.
+    """
     model, degree = build("deep", weight_decay=0.3)
     seen = views(model)
     assert {str(a) for a in seen.alphabet.letters if not a.transposed} == {"X1", "X2", "W2"}

@@ -31,7 +31,7 @@ def bracelet(word):
 
 
 def equation_11(word, trainable, decay):
-    """-sum_i sum_l g_{k_i l} (mu with l before position i + mu with l after it) - (gamma/2) |word|_K mu: a dictionary."""
+    """-sum_i sum_l g_{k_i l} (mu, l before position i + mu, l after it) - (gamma/2) |word|_K mu: a dictionary."""
     result = {}
 
     def add(key, value):
@@ -91,7 +91,10 @@ def test_number_of_states():
 
 
 def test_the_equation_of_the_structural_overlap():
-    """[D] (356): dp_12/dt = -2 g_11 (m112 + 2 t_1 p_12) - 2 g_12 (m122 + t_2 p_12 + t_1 p_22) - (gamma/2) p_12, m traceless."""
+    """[D] (356): dp_12/dt = -2 g_11 (m112 + 2 t_1 p_12) - 2 g_12 (m122 + t_2 p_12 + t_1 p_22) - (gamma/2) p_12.
+
+    m112 and m122 are traces of traceless parts.
+    """
     h = aim.derive(tied_model((True, False), sp.Symbol("gamma")), 2)
     t1, t2 = sp.symbols("t1 t2", real=True)
     traceless = {k: Letter(f"R{k}", symmetric=True) for k in (1, 2)}

@@ -139,7 +139,7 @@ def test_words_follow_by_replacing_one_letter_at_a_time(centred):
 
 
 def test_bias_carries_the_overlap_of_equation_27():
-    """d tr(M_k)/dtau = -beta_k (tA + tB) - psi_k - 2 gamma tr M_k, psi_k of (27): so m stays at m* when beta_k is (30)."""
+    """d tr(M_k)/dtau = -beta_k (tA + tB) - psi_k - 2 gamma tr M_k with psi_k of (27): zero at the bias of (30)."""
     h = aim.derive(model_of(*CASES["one student, Ginibre teacher"], centred=False, weight_decay=1), 2)
     found = {(key_of(c), bracelet(tuple(map(str, w)))): v for (c, w), v in h.drift("tr(M1)").items()}
     expected = {(("beta", 0), ("A1",)): -1, (("beta", 0), ("B1",)): -1, (GAMMA, ("M1",)): -2}

@@ -14,7 +14,13 @@ from aimtheory.hierarchy.closed_system import ClosedSystem, Closure, ClosureProb
 def _registry() -> dict[str, type[Closure]]:
     for module in pkgutil.iter_modules(__path__):
         importlib.import_module(f"{__name__}.{module.name}")
-    return {cls.name: cls for cls in Closure.__subclasses__()}
+    found, pending = {}, Closure.__subclasses__()
+    while pending:
+        cls = pending.pop()
+        pending.extend(cls.__subclasses__())
+        if "name" in vars(cls):  # a variant that refines a closure has a name of its own
+            found[cls.name] = cls
+    return found
 
 
 def closure_names() -> tuple[str, ...]:
