@@ -32,7 +32,9 @@ _EXPORTS = {
     "MomentHierarchy": "aimtheory.hierarchy",
     "derive": "aimtheory.hierarchy",
     "Trajectory": "aimtheory.dynamics",
+    "Event": "aimtheory.dynamics",
     "solve": "aimtheory.dynamics",
+    "solve_to_digits": "aimtheory.dynamics",
     "truncation_study": "aimtheory.dynamics",
 }
 _MODULES = {"models": "aimtheory.model.library"}
@@ -41,7 +43,9 @@ __all__ = ["__version__", *sorted([*_EXPORTS, *_MODULES])]
 
 if TYPE_CHECKING:
     from aimtheory.dynamics import Trajectory as Trajectory
+    from aimtheory.dynamics import Event as Event
     from aimtheory.dynamics import solve as solve
+    from aimtheory.dynamics import solve_to_digits as solve_to_digits
     from aimtheory.dynamics import truncation_study as truncation_study
     from aimtheory.errors import AimTheoryError as AimTheoryError
     from aimtheory.errors import AssumptionError as AssumptionError

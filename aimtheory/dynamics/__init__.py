@@ -3,6 +3,8 @@
 from aimtheory.dynamics.exact_linear import eigenvalue_solution as eigenvalue_solution
 from aimtheory.dynamics.exact_linear import first_moment as first_moment
 from aimtheory.dynamics.exact_linear import riccati_solution as riccati_solution
+from aimtheory.dynamics.high_precision import PreciseTrajectory as PreciseTrajectory
+from aimtheory.dynamics.high_precision import solve_to_digits as solve_to_digits
 from aimtheory.dynamics.integrate import Event as Event
 from aimtheory.dynamics.solve import solve as solve
 from aimtheory.dynamics.status import Status as Status
@@ -12,6 +14,7 @@ from aimtheory.dynamics.truncation import truncation_study as truncation_study
 
 __all__ = [
     "Event",
+    "PreciseTrajectory",
     "Status",
     "Trajectory",
     "TruncationStudy",
@@ -19,5 +22,6 @@ __all__ = [
     "first_moment",
     "riccati_solution",
     "solve",
+    "solve_to_digits",
     "truncation_study",
 ]

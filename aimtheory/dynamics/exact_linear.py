@@ -6,8 +6,11 @@ tied flow is the matrix Riccati equation dS_1/dt = b (S_1 S_2 + S_2 S_1) - 2 a S
 
 from __future__ import annotations
 
+import math
+
 import numpy as np
 from numpy.typing import ArrayLike, NDArray
+from scipy.linalg import solve_triangular
 
 from aimtheory.errors import InputError
 from aimtheory.spectra import SpectralLaw
@@ -38,18 +41,21 @@ def riccati_solution(
     eigenvalues = np.maximum(eigenvalues, 0.0)
     strength, basis = np.linalg.eigh(first)
     factor = vectors.T @ (basis * np.sqrt(np.maximum(strength, 0.0)))
-    # In the teacher's eigenbasis S_1(t) = A (1 + A^T D A)^{-1} A^T with A = e^{b S_2 t} W and
-    # D = (a/b) S_2^{-1} (1 - e^{-2 b S_2 t}), which is bounded.
-    grown = np.exp(b * eigenvalues * time)[:, None] * factor
-    exponent = 2 * b * eigenvalues * time
-    with np.errstate(invalid="ignore", divide="ignore"):
-        damping = (
-            np.where(exponent > 0, -np.expm1(-exponent) / np.where(exponent > 0, exponent, 1.0), 1.0) * 2 * a * time
-        )
-    gram = np.eye(len(first)) + grown.T @ (damping[:, None] * grown)
-    rotated = grown @ np.linalg.solve(gram, grown.T)
-    result = vectors @ rotated @ vectors.T
-    return np.asarray((result + result.T) / 2)
+    # The closed form holds from any time to any other. Growth e^{b S_2 t} is kept to a factor e a step, so that rounding
+    # stays at the level of the precision however long the time.
+    steps = max(1, math.ceil(b * float(eigenvalues[-1]) * time))
+    width = time / steps
+    growth = np.exp(b * eigenvalues * width)[:, None]
+    exponent = 2 * b * eigenvalues * width
+    damping = 2 * a * width * np.where(exponent > 0, -np.expm1(-exponent) / np.where(exponent > 0, exponent, 1.0), 1.0)
+    for _ in range(steps if time > 0 else 0):
+        # In the teacher's eigenbasis S_1(t) = A (1 + A^T D A)^{-1} A^T with A = e^{b S_2 t} W and
+        # D = (a/b) S_2^{-1} (1 - e^{-2 b S_2 t}); the Cholesky factor of the bracket gives the W of the next step.
+        grown = growth * factor
+        root = np.linalg.cholesky(np.eye(factor.shape[1]) + grown.T @ (damping[:, None] * grown))
+        factor = solve_triangular(root, grown.T, lower=True).T
+    rotated = vectors @ factor
+    return np.asarray(rotated @ rotated.T)
 
 
 def eigenvalue_solution(

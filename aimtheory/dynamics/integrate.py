@@ -148,6 +148,10 @@ def integrate(
                         progress(reached, final)
                     if ended:
                         code = EVENT
+                        if not states or stop > times[len(states) - 1]:
+                            # The state at the event belongs to the answer, whether or not its time was asked for.
+                            times = np.append(times[: len(states)], stop)
+                            states.append(np.asarray(piece(stop)))
                         crossings = [[t for t in crossed if t <= stop] for crossed in crossings]
                         break
                 evaluations = solver.nfev

@@ -13,7 +13,7 @@ INTERRUPTED = "interrupted"
 
 _ADVICE = {
     COMPLETE: "degrees M and M-2 agree over the whole time span",
-    EVENT: "a terminal event was reached; later times were not computed",
+    EVENT: "a terminal event was reached, at the last of the times; later ones were not computed",
     UNTRUSTED: "degrees M and M-2 disagree after trusted_until: do not use later values; "
     "use closure='gns' or raise the degree",
     UNCHECKED: "no lower degree was compared, so nothing says how far to trust this; "

@@ -109,6 +109,7 @@ def views(model: AttentionModel) -> Views:
     """The views of a model and their drift by the Leibniz rule; see the module's text for which letters they are."""
     flow = parameter_flow(model)
     parameters = list(dict.fromkeys(letter for index in model.indices for letter in index.factorization.letters))
+    Alphabet.of(parameters)  # refuses two parameters of one name
     names = {
         word: name
         for index in model.indices
@@ -167,10 +168,13 @@ def _first_returns(parameters: list[Letter], names: Mapping[Word, str]) -> dict[
     for word in words:
         oriented = word.T if word.T in names and word not in names else word
         if len(oriented) == 1:
-            result[oriented.letters[0]] = oriented
-            continue
-        automatic = "_".join(letter.name for letter in oriented)
-        result[Letter(names.get(oriented, automatic), symmetric=oriented == oriented.T)] = oriented
+            view = oriented.letters[0]
+        else:
+            automatic = "_".join(letter.name for letter in oriented)
+            view = Letter(names.get(oriented, automatic), symmetric=oriented == oriented.T)
+        if view in result:
+            raise InputError(f"{view} names both {result[view]} and {oriented}; rename a parameter or a view")
+        result[view] = oriented
     return result
 
 

@@ -1,0 +1,175 @@
+"""Bad input is named, interruption and blow-up keep what was done, and files come back whole."""
+
+from itertools import pairwise
+
+import numpy as np
+import pytest
+
+import aimtheory as aim
+from aimtheory.dynamics.storage import load_trajectory
+from aimtheory.spectra import JointMoments, MatrixFamily
+
+
+@pytest.fixture(scope="module")
+def model():
+    return aim.models.load("tied-hermite2")
+
+
+@pytest.mark.parametrize("degree", [1, 0, -3, 2.5, "4", True, None, float("nan")])
+def test_bad_degree(model, degree):
+    with pytest.raises(aim.InputError, match="degree"):
+        aim.solve(model, degree=degree, times=[0, 0.01])
+
+
+@pytest.mark.parametrize(
+    ("times", "message"),
+    [
+        ([], "non-empty"),
+        ([0, 0.1, 0.1], "must increase"),
+        ([0.2, 0.1], "must increase"),
+        ([0, np.nan], r"times\[1\] = nan"),
+        ([0, np.inf], "not finite"),
+        ([-0.1, 0.1], "negative"),
+        ("soon", "not a list of numbers"),
+        ([[0, 1]], "shape"),
+    ],
+)
+def test_bad_times(model, times, message):
+    with pytest.raises(aim.InputError, match=message):
+        aim.solve(model, degree=3, times=times)
+
+
+@pytest.mark.parametrize(
+    ("options", "message"),
+    [
+        ({"closure": "cumulant"}, "unknown closure 'cumulant'; choose one of gns, matrix, zero"),
+        ({"closure": "gns", "dim": 3}, "does not take the options dim"),
+        ({"observables": ["x_12"]}, "unknown observable 'x_12'"),
+        ({"observables": ["q_13"]}, "does not fit a model with 2 indices"),
+        ({"observables": ["tr(S3)"]}, "unknown letter 'S3'"),
+        ({"observables": "p_12"}, "give a list"),
+        ({"observables": []}, "empty"),
+        ({"rtol": 0.0}, "rtol"),
+        ({"trust_tolerance": float("nan")}, "trust_tolerance"),
+    ],
+)
+def test_bad_options(model, options, message):
+    with pytest.raises(aim.InputError, match=message):
+        aim.solve(model, degree=5, times=[0, 0.01], **options)
+
+
+def test_bad_event_level():
+    with pytest.raises(aim.InputError, match="level"):
+        aim.Event("p_12", float("nan"))
+
+
+def test_uncentred_model_is_refused_by_name():
+    with pytest.raises(aim.InputError, match="have a mean"):
+        aim.solve(aim.models.load("untied-linear"), degree=3, times=[0, 0.1])
+
+
+def test_word_above_the_degree_names_the_next_step(model):
+    run = aim.solve(model, degree=4, closure="zero", times=[0, 0.01], check=False)
+    with pytest.raises(aim.InputError, match="raise the degree"):
+        run["tr(S1 S1 S1 S1 S2)"]
+
+
+def test_unrealizable_initial_moments_are_refused(model):
+    """tr S_1^2 < (tr S_1)^2 belongs to no matrix."""
+    words = {("S1",): 1, ("S2",): 1, ("S1", "S1"): "1/2", ("S1", "S2"): 1, ("S2", "S2"): 2}
+    with pytest.raises(aim.AssumptionError, match="eigenvalue"):
+        aim.solve(model, degree=2, closure="zero", times=[0, 0.01], initial=JointMoments(words))
+
+
+def test_initial_law_with_other_letters(model):
+    matrix = np.eye(3)
+    with pytest.raises(aim.InputError, match="needs S1, S2"):
+        aim.solve(model, degree=3, closure="zero", times=[0, 0.01], initial=MatrixFamily({"A": matrix, "B": matrix}))
+
+
+def test_blow_up_keeps_the_trajectory_and_says_so(model):
+    run = aim.solve(model, degree=6, closure="zero", times=np.linspace(0, 0.1, 11))
+    assert run.status.code == "diverged"
+    assert 1 < len(run.times) < 11
+    assert "weight decay" in run.status.advice
+    assert run.trusted_until < 0.02
+    assert all(np.isfinite(values).all() for values in run.values.values())
+    assert aim.solve(model, degree=13, times=np.linspace(0, 0.1, 11)).status.code == "complete"
+
+
+def test_interruption_keeps_what_is_done(model):
+    def stop(time, final):
+        if time > 0.04:
+            raise KeyboardInterrupt
+
+    run = aim.solve(model, degree=7, times=np.linspace(0, 0.2, 21), progress=stop)
+    assert run.status.code == "interrupted"
+    assert 4 <= len(run.times) < 21
+    whole = aim.solve(model, degree=7, times=np.linspace(0, 0.2, 21))
+    assert np.allclose(run["p_12"], whole["p_12"][: len(run.times)], atol=1e-12)
+
+
+def test_progress_reaches_the_end(model):
+    seen = []
+    aim.solve(model, degree=5, times=[0, 0.1], progress=lambda now, end: seen.append((now, end)))
+    assert seen[-1] == (0.1, 0.1)
+    assert all(a < b for (a, _), (b, _) in pairwise(seen))
+
+
+@pytest.mark.parametrize("closure", ["gns", "zero", "matrix"])
+def test_save_and_load_lose_nothing(model, closure, tmp_path):
+    options = {"dim": 12, "seed": 3} if closure == "matrix" else {}
+    run = aim.solve(
+        model, degree=5, closure=closure, times=[0, 0.01, 0.02], events=[aim.Event("p_12", 0.05)], **options
+    )
+    path = run.save(tmp_path / "run.nc")
+    back = aim.Trajectory.load(path)
+    assert back.model == run.model
+    assert back.closure == run.closure
+    assert back.status == run.status
+    assert back.events == run.events
+    for name in run.values:
+        assert np.array_equal(back[name], run[name])
+        assert np.array_equal(back.errors[name], run.errors[name], equal_nan=True)
+    assert np.array_equal(back.states, run.states)
+    assert np.array_equal(back["tr(S1 S1 S2)"], run["tr(S1 S1 S2)"])
+    assert np.array_equal(back.at([0.013])["q_12"], run.at([0.013])["q_12"])
+    assert back.trusted_until == run.trusted_until or np.isnan(run.trusted_until)
+
+
+def test_existing_files_are_kept(model, tmp_path):
+    run = aim.solve(model, degree=3, times=[0, 0.01], check=False)
+    path = tmp_path / "run.nc"
+    path.write_text("precious")
+    with pytest.raises(aim.InputError, match="is kept"):
+        run.save(path)
+    assert path.read_text() == "precious"
+    run.save(path, overwrite=True)
+    assert aim.Trajectory.load(path)["p_12"].shape == (2,)
+    with pytest.raises(aim.InputError, match="does not exist"):
+        run.save(tmp_path / "nowhere" / "run.nc")
+    assert sorted(p.name for p in tmp_path.iterdir()) == ["run.nc"]
+
+
+def test_foreign_files_are_refused(tmp_path):
+    text = tmp_path / "text.nc"
+    text.write_text("not a trajectory")
+    with pytest.raises(aim.InputError, match="cannot read"):
+        load_trajectory(text)
+    with pytest.raises(aim.InputError, match="cannot read"):
+        load_trajectory(tmp_path / "absent.nc")
+    import h5netcdf
+
+    other = tmp_path / "other.nc"
+    with h5netcdf.File(other, "w") as file:
+        file.attrs["format"] = "something else"
+    with pytest.raises(aim.InputError, match="not a trajectory file"):
+        load_trajectory(other)
+
+
+def test_representations(model):
+    run = aim.solve(model, degree=3, times=[0, 0.01], check=False)
+    assert "degree=3" in repr(run)
+    assert run._repr_latex_().startswith("$$")
+    assert run.status.code == "unchecked"
+    assert len(run) == 2

@@ -1,0 +1,87 @@
+"""Truncation studies: errors, fitted rates, the time at which the zero closure stops converging."""
+
+import numpy as np
+import pytest
+
+import aimtheory as aim
+
+
+def test_the_radius_of_convergence_of_a_logistic_flow():
+    """S_2 = c 1, S_1(0) = x 1: mu_1(t) = c x/(x + (c - x) e^{-4ct}) has its nearest pole at 4ct = ln((c - x)/x) + i pi.
+
+    Taylor truncations converge up to t* = |ln((c - x)/x) + i pi|/(4c), here with c = 1, x = 1/4.
+    """
+    base = aim.models.load("exact-linear")
+    student, teacher = base.indices
+    model = aim.AttentionModel(
+        tokens=1,
+        indices=(
+            aim.AttentionIndex(student.factorization, aim.Atomic(["1/4"], [1]), True),
+            aim.AttentionIndex(teacher.factorization, aim.Atomic([1], [1]), False),
+        ),
+        loss=base.loss,
+    )
+    radius = abs(np.log((1 - 0.25) / 0.25) - 1j * np.pi) / 4
+    study = aim.truncation_study(
+        model,
+        degrees=[6, 8, 10, 12, 14, 16],
+        times=np.linspace(0.3, 1.2, 10),
+        observables=["t_1"],
+        reference=lambda _, t: 0.25 / (0.25 + 0.75 * np.exp(-4 * t)),
+    )
+    assert abs(study.convergence_time / radius - 1) < 0.15
+    assert "makes the zero closure worse" in study.verdict
+
+
+def test_gns_improves_with_the_degree_at_all_times():
+    study = aim.truncation_study(
+        aim.models.load("exact-linear"),
+        degrees=[3, 5, 7, 9],
+        closure="gns",
+        times=[0.1, 0.5, 1.0],
+        observables=["t_1", "q_12"],
+    )
+    assert study.convergence_time == float("inf")
+    assert (np.diff(study.error, axis=0) < 0).all()
+    assert (study.rate < -5 * study.rate_error).all()
+    assert "helps at every time" in study.verdict
+
+
+def test_next_degree_as_reference_estimates_the_true_error():
+    model = aim.models.load("exact-linear")
+    times = [0.05]
+    rough = aim.truncation_study(model, degrees=[4, 6, 8], times=times, reference="next")
+    true = aim.truncation_study(model, degrees=[4, 6, 8], times=times, reference="gns")
+    assert rough.reference == "the next degree"
+    assert np.allclose(rough.error, true.error, rtol=0.1)
+
+
+def test_a_trajectory_as_reference_and_its_table():
+    model = aim.models.load("tied-softmax")
+    times = [0.1, 0.2]
+    reference = aim.solve(model, degree=13, times=times, check=False)
+    study = aim.truncation_study(model, degrees=[4, 6], times=times, reference=reference)
+    assert (study.error[1] < study.error[0]).all()
+    table = study.table()
+    assert "rate" in table
+    assert "M" in table
+    assert study._repr_latex_().startswith("$$")
+    assert np.isnan(study.rate_error).all()  # two degrees leave no residual to estimate an uncertainty from
+    with pytest.raises(aim.InputError, match="other times"):
+        aim.truncation_study(model, degrees=[4, 6], times=[0.1, 0.3], reference=reference)
+
+
+@pytest.mark.parametrize(
+    ("options", "message"),
+    [
+        ({"degrees": [4]}, "at least two"),
+        ({"degrees": [6, 4]}, "increasing"),
+        ({"degrees": [4, 6], "reference": "truth"}, "unknown reference"),
+        ({"degrees": [1, 4]}, "degree"),
+        ({"degrees": [4, 6], "times": [0.2, 0.1]}, "increase"),
+        ({"degrees": [4, 6], "observables": ["z"]}, "unknown observable"),
+    ],
+)
+def test_bad_input(options, message):
+    with pytest.raises(aim.InputError, match=message):
+        aim.truncation_study(aim.models.load("exact-linear"), **({"times": [0.1, 0.2]} | options))
