@@ -127,7 +127,7 @@ def _law(data: Any, where: str) -> object:
     if not isinstance(data, Mapping) or "law" not in data:
         raise InputError(f"{where} must be a table with the key 'law', one of {', '.join(LAWS)}")
     name = data["law"]
-    if name not in LAWS:
+    if not isinstance(name, str) or name not in LAWS:
         raise InputError(f"{where}: unknown law {name!r}; choose one of {', '.join(LAWS)}")
     cls = LAWS[name]
     known = [field.name for field in fields(cls) if field.init or field.name in ("atoms", "eigenvalues")]
@@ -137,7 +137,9 @@ def _law(data: Any, where: str) -> object:
             raise InputError(f"{where}: law {name!r} has no key {key!r}; its keys are {', '.join(known)}")
     try:
         return cls(**options)
-    except TypeError as error:
+    except InputError:
+        raise
+    except (TypeError, ValueError) as error:
         raise InputError(f"{where}: law {name!r} could not be built: {error}") from None
 
 
@@ -157,6 +159,15 @@ def _activation(data: Mapping[str, Any], prefix: str, source: str) -> Activation
 
 def _loss(data: Mapping[str, Any], tokens: int, source: str) -> Loss:
     kind = data.get("loss", "mse")
+    for key in data:
+        prefix = "teacher_" if key.startswith("teacher_") else ""
+        own = key.removeprefix(prefix)
+        if own not in ("activation", *_PARAMETER_KEYS):
+            continue
+        if kind == "expression":
+            raise InputError(f"{source}: the key {key!r} means nothing to loss = 'expression'; take it out")
+        if f"{prefix}activation" not in data:
+            raise InputError(f"{source}: the key {key!r} is a parameter of {prefix}activation, which is not given")
     if kind == "expression":
         text = data.get("expression")
         if not isinstance(text, str):
@@ -168,7 +179,7 @@ def _loss(data: Mapping[str, Any], tokens: int, source: str) -> Loss:
         "mse": MeanSquaredError,
         "cross_entropy": CrossEntropy,
     }
-    if kind not in losses:
+    if not isinstance(kind, str) or kind not in losses:
         raise InputError(f"{source}: unknown loss {kind!r}; choose one of mse, cross_entropy, expression")
     first = _activation(data, "", source)
     if first is None:
