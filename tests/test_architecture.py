@@ -1,0 +1,231 @@
+"""The shape of the package, read from its source: which way imports flow, what is light, what is documented."""
+
+import ast
+import importlib
+import inspect
+import pkgutil
+import re
+import subprocess
+import sys
+from pathlib import Path
+
+import pytest
+
+import aimtheory
+
+PACKAGE = Path(aimtheory.__file__).parent
+ROOT = PACKAGE.parent
+
+ORDER = (
+    ("errors",),
+    ("scalars",),
+    ("words",),
+    ("spectra",),
+    ("model",),
+    ("population",),
+    ("hierarchy",),
+    ("dynamics",),
+    ("bayes",),
+    ("simulate",),
+    ("report",),
+    ("sweep",),
+    ("cli",),
+)
+"""Rooms from the ground up; a room imports only from those before it and from itself."""
+
+RANK = {room: level for level, rooms in enumerate(ORDER) for room in rooms}
+THEORY = [room for room, level in RANK.items() if level < RANK["simulate"]]
+DRAWING = ("matplotlib",)
+"""Libraries that no theory may name at all."""
+
+STORING = ("xarray", "h5netcdf", "h5py", "dask")
+"""Libraries that a theory may load only while it saves or exports a result, inside a function."""
+
+FILES = sorted(PACKAGE.rglob("*.py"))
+MODULES = {path: ".".join(path.relative_to(ROOT).with_suffix("").parts).removesuffix(".__init__") for path in FILES}
+
+
+def identify(path):
+    return str(path.relative_to(PACKAGE))
+
+
+def room_of(module):
+    """The room of a module of the package, None for the package itself."""
+    parts = module.split(".")
+    return parts[1] if len(parts) > 1 else None
+
+
+class Imports(ast.NodeVisitor):
+    """Names of imported modules with their lines, lazy ones included, those for the type checker alone left out."""
+
+    def __init__(self, module, is_package):
+        self.found = []
+        self.lazy = set()
+        self.depth = 0
+        self.base = module.split(".") if is_package else module.split(".")[:-1]
+
+    def visit_If(self, node):
+        if "TYPE_CHECKING" in ast.unparse(node.test):
+            for other in node.orelse:
+                self.visit(other)
+        else:
+            self.generic_visit(node)
+
+    def visit_FunctionDef(self, node):
+        self.depth += 1
+        self.generic_visit(node)
+        self.depth -= 1
+
+    def add(self, name, line):
+        self.found.append((name, line))
+        if self.depth:
+            self.lazy.add((name, line))
+
+    def visit_Import(self, node):
+        for alias in node.names:
+            self.add(alias.name, node.lineno)
+
+    def visit_ImportFrom(self, node):
+        base = self.base[: len(self.base) - node.level + 1] if node.level else []
+        module = ".".join([*base, *([node.module] if node.module else [])])
+        # "from aimtheory import words" names a room in its list.
+        for alias in node.names:
+            self.add(f"{module}.{alias.name}", node.lineno)
+
+    def visit_Call(self, node):
+        name = ast.unparse(node.func)
+        dynamic = name in ("importlib.import_module", "import_module", "__import__")
+        if dynamic and node.args and isinstance(node.args[0], ast.Constant):
+            self.add(node.args[0].value, node.lineno)
+        self.generic_visit(node)
+
+
+def read_imports(path, source=None):
+    visitor = Imports(MODULES.get(path, "aimtheory.words.made_up"), path.name == "__init__.py")
+    visitor.visit(ast.parse(source if source is not None else path.read_text(encoding="utf-8")))
+    return visitor
+
+
+def imports_of(path, source=None):
+    return read_imports(path, source).found
+
+
+def upward(path, source=None, module=None):
+    """Imports of a file that run against the order of the rooms."""
+    room = room_of(module or MODULES[path])
+    wrong = []
+    for name, line in imports_of(path, source):
+        if name.split(".")[0] != "aimtheory":
+            continue
+        target = room_of(name)
+        if target in RANK and target != room and RANK[target] >= RANK[room]:
+            wrong.append(f"line {line}: {room} imports {name}")
+    return wrong
+
+
+def test_every_room_has_a_place():
+    rooms = {path.name.removesuffix(".py") for path in PACKAGE.iterdir() if path.suffix == ".py" or path.is_dir()}
+    rooms = {room for room in rooms if not room.startswith("__")}
+    assert rooms <= set(RANK), f"rooms without a place in the order: {rooms - set(RANK)}"
+
+
+@pytest.mark.parametrize("path", [p for p in FILES if room_of(MODULES[p]) is not None], ids=identify)
+def test_imports_flow_one_way(path):
+    assert upward(path) == []
+
+
+def test_the_check_sees_arrows_that_run_back_up():
+    """Plain, lazy, relative, listed and dynamic imports are all seen; those for the type checker are not."""
+    path = PACKAGE / "words" / "made_up.py"
+    for line in (
+        "import aimtheory.hierarchy",
+        "from aimtheory.model import tied",
+        "from aimtheory import dynamics",
+        "from ..simulate import sgd",
+        "def f():\n    from aimtheory.cli import main",
+        "import importlib\nimportlib.import_module('aimtheory.report')",
+    ):
+        assert len(upward(path, line, "aimtheory.words.made_up")) == 1, line
+    allowed = (
+        "from aimtheory.errors import InputError\nfrom .word import Word\nfrom aimtheory.words import Letter\n"
+        "from typing import TYPE_CHECKING\nif TYPE_CHECKING:\n    from aimtheory.model import AttentionModel\n"
+    )
+    assert upward(path, allowed, "aimtheory.words.made_up") == []
+    assert len(upward(path, "from aimtheory.scalars import x", "aimtheory.errors")) == 1
+
+
+@pytest.mark.parametrize("path", [p for p in FILES if room_of(MODULES[p]) in THEORY], ids=identify)
+def test_theory_draws_nothing_and_stores_nothing(path):
+    imports = read_imports(path)
+    assert not {name.split(".")[0] for name, _ in imports.found} & set(DRAWING)
+    at_once = {name.split(".")[0] for name, _ in set(imports.found) - imports.lazy}
+    assert not at_once & set(STORING)
+
+
+def test_the_root_loads_rooms_on_demand():
+    """``import aimtheory`` is light: no numerical or drawing library comes with it."""
+    heavy = ("numpy", "scipy", "sympy", "mpmath", "networkx", "matplotlib", "xarray")
+    code = f"import sys, aimtheory; print([m for m in {heavy!r} if m in sys.modules])"
+    run = subprocess.run([sys.executable, "-c", code], capture_output=True, text=True, check=True, cwd=ROOT)
+    assert run.stdout.strip() == "[]"
+
+
+def test_theory_loads_no_output_library():
+    """Not even through a third library, at run time."""
+    rooms = [room for room in THEORY if (PACKAGE / room).is_dir() or (PACKAGE / f"{room}.py").is_file()]
+    rooms = [room for room in rooms if not (PACKAGE / room).is_dir() or (PACKAGE / room / "__init__.py").is_file()]
+    code = "import sys\n" + "\n".join(f"import aimtheory.{room}" for room in rooms)
+    code += "\nprint([m for m in ('matplotlib', 'xarray', 'aimtheory.simulate', 'aimtheory.cli') if m in sys.modules])"
+    run = subprocess.run([sys.executable, "-c", code], capture_output=True, text=True, check=True, cwd=ROOT)
+    assert run.stdout.strip() == "[]"
+
+
+def test_every_name_of_the_root_exists():
+    for name in aimtheory.__all__:
+        assert getattr(aimtheory, name) is not None
+    with pytest.raises(AttributeError, match="no attribute 'nothing'"):
+        aimtheory.nothing
+
+
+@pytest.mark.parametrize("path", FILES, ids=identify)
+def test_modules_say_what_they_are_and_what_they_offer(path):
+    tree = ast.parse(path.read_text(encoding="utf-8"))
+    assert ast.get_docstring(tree), "the module has no docstring"
+    if path.name == "__main__.py":
+        return
+    assigned = {
+        target.id
+        for node in tree.body
+        if isinstance(node, ast.Assign | ast.AnnAssign)
+        for target in (node.targets if isinstance(node, ast.Assign) else [node.target])
+        if isinstance(target, ast.Name)
+    }
+    assert "__all__" in assigned, "the module has no __all__"
+
+
+@pytest.mark.parametrize("path", FILES, ids=identify)
+def test_public_names_exist_and_are_documented(path):
+    if path.name == "__main__.py":
+        return
+    module = importlib.import_module(MODULES[path])
+    assert len(set(module.__all__)) == len(module.__all__)
+    for name in module.__all__:
+        value = getattr(module, name)
+        if inspect.isclass(value) or inspect.isfunction(value):
+            assert inspect.getdoc(value), f"{name} has no docstring"
+            # A dataclass writes a docstring of its own when there is none.
+            assert not (value.__doc__ or "").startswith(f"{name}("), f"{name} has only the signature as docstring"
+
+
+@pytest.mark.parametrize("path", FILES, ids=identify)
+def test_no_path_of_one_machine(path):
+    text = path.read_text(encoding="utf-8")
+    assert not re.search(r"""["'(\s]/(home|root|tmp|work|Users|mnt|opt)/""", text)
+
+
+def test_packages_are_packages():
+    """Every folder with modules has an ``__init__.py``, so that an installed copy has them all."""
+    for path in FILES:
+        assert (path.parent / "__init__.py").is_file(), f"{path.parent} is no package"
+    walked = {m.name for m in pkgutil.walk_packages([str(PACKAGE)], "aimtheory.")}
+    assert walked >= {name for name in MODULES.values() if name != "aimtheory" and not name.endswith("__main__")}
