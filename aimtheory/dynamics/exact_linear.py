@@ -41,7 +41,7 @@ def riccati_solution(
     eigenvalues = np.maximum(eigenvalues, 0.0)
     strength, basis = np.linalg.eigh(first)
     factor = vectors.T @ (basis * np.sqrt(np.maximum(strength, 0.0)))
-    # The closed form holds from any time to any other. Growth e^{b S_2 t} is kept to a factor e a step, so that rounding
+    # The closed form holds from any time to any other. Growth e^{b S_2 t} is kept to a factor e a step, so rounding
     # stays at the level of the precision however long the time.
     steps = max(1, math.ceil(b * float(eigenvalues[-1]) * time))
     width = time / steps
