@@ -1,6 +1,8 @@
 """Spectral laws of random matrices and free probability: moments, free families, semicircle convolution, denoising."""
 
 from aimtheory.spectra.atomic import Atomic
+from aimtheory.spectra.band_quadrature import BandQuadrature
+from aimtheory.spectra.denoising import denoise, denoise_matrix, mmse, mutual_information
 from aimtheory.spectra.empirical import Empirical
 from aimtheory.spectra.free_product import CompressedOperators, FreeFamily
 from aimtheory.spectra.gaussian_factors import GaussianFactors, Ginibre
@@ -9,12 +11,14 @@ from aimtheory.spectra.joint_moments import JointMoments, check_realizable, gram
 from aimtheory.spectra.law import JacobiCoefficients, SpectralLaw
 from aimtheory.spectra.matrix_family import MatrixFamily
 from aimtheory.spectra.semicircle import GOE
+from aimtheory.spectra.semicircle_convolution import SemicircleConvolution
 from aimtheory.spectra.spectral_measure import SpectralMeasure, spectral_measure
 from aimtheory.spectra.wishart import Wishart, bayes_wishart
 
 __all__ = [
     "GOE",
     "Atomic",
+    "BandQuadrature",
     "CompressedOperators",
     "Empirical",
     "FreeFamily",
@@ -24,11 +28,16 @@ __all__ = [
     "JointLaw",
     "JointMoments",
     "MatrixFamily",
+    "SemicircleConvolution",
     "SpectralLaw",
     "SpectralMeasure",
     "Wishart",
     "bayes_wishart",
     "check_realizable",
+    "denoise",
+    "denoise_matrix",
     "gram_matrix",
+    "mmse",
+    "mutual_information",
     "spectral_measure",
 ]

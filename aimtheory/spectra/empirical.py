@@ -102,14 +102,16 @@ class Empirical(SpectralLaw):
 
     @property
     def atoms(self) -> tuple[tuple[float, float], ...]:
-        """Pairs (eigenvalue, multiplicity / d)."""
-        points, counts = np.unique(self._values, return_counts=True)
-        return tuple(zip(points.tolist(), (counts / self.dim).tolist(), strict=True))
+        """Pairs (eigenvalue, multiplicity / d); eigenvalues within 1e-13 of the spectral radius are one atom."""
+        values = self._values
+        fresh = np.diff(values, prepend=-np.inf) > 1e-13 * np.max(np.abs(values))
+        counts = np.diff(np.flatnonzero(np.append(fresh, True)))
+        return tuple(zip(values[fresh].tolist(), (counts / self.dim).tolist(), strict=True))
 
     @property
     def support(self) -> tuple[Interval, ...]:
         """One degenerate interval an eigenvalue."""
-        return tuple((point, point) for point in np.unique(self._values).tolist())
+        return tuple((point, point) for point, _ in self.atoms)
 
     def density(self, points: ArrayLike) -> FloatArray:
         """Zero: the law has no continuous part."""
