@@ -76,6 +76,8 @@ class ExpressionSite:
     def directions(self) -> np.ndarray:
         """An orthonormal basis (rows) of the subspace of forms on which f depends, shape (p, P)."""
         size = len(self.forms)
+        if size == 0:
+            return np.zeros((0, 0))
         rng = np.random.default_rng(20260903)
         points = (
             rng.standard_normal((6 * size + 10, size)) * np.array([0.4, 1.0])[rng.integers(0, 2, (6 * size + 10, 1))]

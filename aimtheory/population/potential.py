@@ -35,11 +35,12 @@ _ROUNDING = 1e-15
 
 @dataclass(frozen=True, eq=False)
 class Potential:
-    """Φ(m, q1, q2) = E 𝓛(G) for Gaussian forms with E G_ijk = C_ij m_k and Cov(G_ijk, G_i'j'l) = C_ii'C_jj' q1_kl + C_ij'C_ji' q2_kl.
+    """Φ(m, q1, q2) = E 𝓛(G) for Gaussian forms.
 
-    Equation (4) of [D]. The centred forms of tied and direct models have m = 0, and tied ones q1 = q2 = q. Closed forms
-    are used where they exist (:meth:`symbolic_value`); elsewhere Price's theorem turns every gradient into an
-    expectation, ∂Φ/∂Cov_ab = ½E ∂²𝓛/∂G_a∂G_b, computed by cubature with its error.
+    E G_ijk = C_ij m_k and Cov(G_ijk, G_i'j'l) = C_ii'C_jj' q1_kl + C_ij'C_ji' q2_kl, equation (4) of [D]. The centred
+    forms of tied and direct models have m = 0, and tied ones q1 = q2 = q. Closed forms are used where they exist
+    (:meth:`symbolic_value`); elsewhere Price's theorem turns every gradient into an expectation,
+    ∂Φ/∂Cov_ab = ½E ∂²𝓛/∂G_a∂G_b, computed by cubature with its error.
 
     Make one with :func:`potential`.
     """
@@ -158,14 +159,17 @@ class Potential:
                 found = site.expectation(feature_mean, covariance, self.tolerance, self.seed, order)
             times, law = site.multiplicity, site.law
             value += times * found.value
-            # The entries of the gradients are sums over features; their errors add at worst.
-            spread = max(1.0, float(np.abs(law.first).sum()), float(np.abs(law.mean).sum())) if order else 1.0
+            owner = np.zeros((count, len(law.slots)))
+            owner[law.slots, np.arange(len(law.slots))] = 1.0
+            # The entries of the gradients are sums over features, whose errors add at worst.
+            spread = 1.0
+            if order:
+                sums = [0.5 * owner @ np.abs(law.first) @ owner.T, 0.5 * owner @ np.abs(law.second) @ owner.T]
+                spread = max(1.0, *[float(total.max()) for total in sums], float((owner @ np.abs(law.mean)).max()))
             error += times * found.error * spread
             if found.method == "sobol":
                 method = "sobol"
             if order:
-                owner = np.zeros((count, len(law.slots)))
-                owner[law.slots, np.arange(len(law.slots))] = 1.0
                 grad_mean += times * owner @ (law.mean * found.gradient)
                 grad_q1 += 0.5 * times * owner @ (law.first * found.hessian) @ owner.T
                 grad_q2 += 0.5 * times * owner @ (law.second * found.hessian) @ owner.T
