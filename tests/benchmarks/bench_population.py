@@ -1,4 +1,4 @@
-"""The gradient of the potential as an integrator calls it, against the adaptive general path measured in the same run."""
+"""The gradient of the potential as an integrator calls it, against the adaptive general path of the same run."""
 
 import numpy as np
 import pytest

@@ -109,7 +109,7 @@ def test_round_trip_through_name_and_parameters():
 
 
 def test_errors_list_what_exists():
-    with pytest.raises(InputError, match="did you mean 'softmax'.*known: linear, polynomial"):
+    with pytest.raises(InputError, match=r"did you mean 'softmax'.*known: linear, polynomial"):
         activation("sofmax")
     with pytest.raises(InputError, match="no parameter 'temperature'; it takes inverse_temperature"):
         activation("softmax", temperature=1)
