@@ -130,8 +130,8 @@ def derive() -> Derivation:
         Step("and the third cumulant already carries a negative power of $d$:", rf"\kappa_3 = {third.latex()}"),
         Step(
             "In general there are $2^{m-1}(m-1)!$ connected pairings, each a single trace of $m$ matrices; with "
-            "$|\\tau(S_1\\cdots S_m)|\\le \\|S\\|_{\\mathrm{op}}^{m-2}\\,\\|S\\|_F^2/d$ the forms become jointly Gaussian "
-            "when $\\|S\\|_{\\mathrm{op}}/\\|S\\|_F\\to0$:",
+            "$|\\tau(S_1\\cdots S_m)|\\le \\|S\\|_{\\mathrm{op}}^{m-2}\\,\\|S\\|_F^2/d$ the forms "
+            "become jointly Gaussian when $\\|S\\|_{\\mathrm{op}}/\\|S\\|_F\\to0$:",
             r"|\kappa_m| \le 2^{m-1}(m-1)!\,\max|C_{ij}|^m\, d^{-m/2}\,\|S\|_{\mathrm{op}}^{m-2}\,\|S\|_F^2"
             r"\;\longrightarrow\;0,\qquad m\ge3",
         ),
