@@ -1,0 +1,209 @@
+"""Parameter matrices at finite d: sampled or given, checked, and put in the basis where simulation is cheapest."""
+
+from __future__ import annotations
+
+from collections.abc import Mapping
+from dataclasses import dataclass
+from typing import Any
+
+import numpy as np
+from numpy.typing import ArrayLike, NDArray
+
+from aimtheory.errors import InputError
+from aimtheory.model import EMBEDDING, AttentionModel
+from aimtheory.population import check_extensive_rank
+from aimtheory.simulate.attention_forms import AttentionForms, AttentionMatrix, evaluate
+from aimtheory.simulate.gaussian_tokens import FloatArray
+from aimtheory.words import Letter, Polynomial
+
+Matrices = dict[str, NDArray[np.float64]]
+
+
+def moving_letters(model: AttentionModel) -> frozenset[str]:
+    """Names of the letters that SGD moves: those of trainable indices."""
+    return frozenset(
+        letter.name for index in model.indices if index.trainable for letter in index.factorization.letters
+    )
+
+
+def model_letters(model: AttentionModel) -> dict[str, Letter]:
+    """Every parameter letter of the model by name, untransposed."""
+    return {letter.name: letter for index in model.indices for letter in index.factorization.letters}
+
+
+def initial_parameters(model: AttentionModel, dim: int, seed: int | np.random.SeedSequence) -> Matrices:
+    """The parameter matrices from which ``sgd(model, dim=dim, seed=seed)`` starts, by letter name, float64.
+
+    Drawn from the laws of the model; a letter that several indices share is that of the first. Give them to a theory
+    to start it from the same matrices (``MatrixFamily``), so that initial fluctuations O(1/d) drop out of the
+    comparison.
+    """
+    rng = np.random.default_rng(seed_streams(seed)[0])
+    result: Matrices = {}
+    for group in model.sample(dim, rng):
+        for name, matrix in group.items():
+            result.setdefault(name, matrix)
+    return result
+
+
+def seed_streams(seed: int | np.random.SeedSequence) -> list[np.random.SeedSequence]:
+    """Independent seed sequences of one run: parameters, tokens of the steps, tokens of the measured loss."""
+    root = seed if isinstance(seed, np.random.SeedSequence) else np.random.SeedSequence(seed)
+    # Built by key and not by ``spawn``, which counts its calls: the same sequence must give the same streams again.
+    return [np.random.SeedSequence(root.entropy, spawn_key=(*root.spawn_key, n)) for n in range(3)]
+
+
+def check_parameters(model: AttentionModel, parameters: Mapping[str, ArrayLike], dim: int | None) -> Matrices:
+    """Given matrices as float64 copies; ``InputError`` names a letter that is missing, foreign, misshapen or not
+    finite.
+    """
+    letters = model_letters(model)
+    unknown = sorted(set(parameters) - set(letters))
+    missing = sorted(set(letters) - set(parameters))
+    if unknown or missing:
+        what = f"unknown {unknown[0]!r}" if unknown else f"no matrix for {missing[0]!r}"
+        raise InputError(f"parameters: {what}; this model needs exactly {', '.join(sorted(letters))}")
+    sizes: dict[str, tuple[int, str]] = {} if dim is None else {EMBEDDING: (dim, "dim")}
+    result: Matrices = {}
+    for name, letter in letters.items():
+        try:
+            matrix = np.array(parameters[name], dtype=np.float64)
+        except (TypeError, ValueError) as error:
+            raise InputError(f"parameters[{name!r}] is not a matrix of real numbers: {error}") from None
+        if matrix.ndim != 2 or 0 in matrix.shape:
+            raise InputError(f"parameters[{name!r}] has shape {matrix.shape}; it must be a matrix")
+        if not np.isfinite(matrix).all():
+            i, j = np.argwhere(~np.isfinite(matrix))[0]
+            raise InputError(f"parameters[{name!r}][{i}, {j}] = {matrix[i, j]} is not finite")
+        for space, size in zip((letter.rows, letter.columns), matrix.shape, strict=True):
+            known, source = sizes.setdefault(space, (size, name))
+            if known != size:
+                raise InputError(
+                    f"parameters[{name!r}] has shape {matrix.shape}, but {source} fixes the dimension "
+                    f"of space {space!r} to {known}"
+                )
+        if letter.symmetric and not np.allclose(matrix, matrix.T, rtol=0, atol=1e-12 * np.abs(matrix).max()):
+            raise InputError(f"parameters[{name!r}] is not symmetric, but its letter is declared so")
+        result[name] = matrix
+    return result
+
+
+def extensive_ranks(model: AttentionModel, parameters: Matrices, dim: int) -> dict[str, float]:
+    """||S_k||_op / ||S_k||_F of every attention matrix that is not zero, by name; cost d^3.
+
+    Assumption 1.1 of [D] asks that the ratio tends to 0. Raises ``AssumptionError`` above max(1/2, 4/sqrt(d)): less
+    than 4 effective directions, unless d is so small that matrices of extensive rank have no more (MP has sqrt(8/d)).
+    """
+    limit = max(0.5, 4 / np.sqrt(dim))
+    found = {}
+    for index in model.indices:
+        name = index.factorization.name
+        matrix = evaluate(index.factorization.polynomial, parameters, dim)
+        if matrix.any():
+            found[name] = check_extensive_rank(matrix, limit=limit, name=name).ratio
+    return found
+
+
+@dataclass(frozen=True)
+class WorkingBasis:
+    """An orthonormal basis Q of the embedding space and, when Q diagonalizes a fixed S_k, that index and its spectrum.
+
+    Gaussian tokens have the same law in every orthonormal basis, so that SGD may run in the eigenbasis of a teacher:
+    its forms then cost O(L d) a sample instead of a matrix product. A letter X becomes Q^T X, X Q or Q^T X Q
+    according to its spaces; traces do not change.
+    """
+
+    basis: NDArray[np.float64] | None = None
+    index: int | None = None
+    eigenvalues: NDArray[np.float64] | None = None
+
+    @classmethod
+    def of(cls, model: AttentionModel, parameters: Matrices, dim: int) -> WorkingBasis:
+        """The eigenbasis of the fixed symmetric attention matrix whose forms would cost most, if there is one."""
+        moving = moving_letters(model)
+        best: tuple[int, int] | None = None
+        for k, index in enumerate(model.indices):
+            polynomial = index.factorization.polynomial
+            if polynomial.is_symmetric and not moving & {letter.name for letter in polynomial.letters}:
+                cost = sum(parameters[letter.name].size for letter in polynomial.letters)
+                if best is None or cost > best[0]:
+                    best = (cost, k)
+        if best is None:
+            return cls()
+        matrix = evaluate(model.indices[best[1]].factorization.polynomial, parameters, dim)
+        eigenvalues, vectors = np.linalg.eigh((matrix + matrix.T) / 2)
+        return cls(vectors, best[1], eigenvalues)
+
+    def enter(self, parameters: Matrices, letters: Mapping[str, Letter]) -> Matrices:
+        """The matrices in this basis."""
+        return self._rotate(parameters, letters, self.basis)
+
+    def leave(self, parameters: Mapping[str, FloatArray], letters: Mapping[str, Letter]) -> Matrices:
+        """The matrices in the original basis, float64."""
+        inverse = None if self.basis is None else self.basis.T
+        return self._rotate(parameters, letters, inverse)
+
+    @staticmethod
+    def _rotate(
+        parameters: Mapping[str, NDArray[Any]], letters: Mapping[str, Letter], basis: NDArray[np.float64] | None
+    ) -> Matrices:
+        result: Matrices = {}
+        for name, matrix in parameters.items():
+            rotated = np.array(matrix, dtype=np.float64)
+            if basis is not None and letters[name].rows == EMBEDDING:
+                rotated = basis.T @ rotated
+            if basis is not None and letters[name].columns == EMBEDDING:
+                rotated = rotated @ basis
+            result[name] = rotated
+        return result
+
+
+def build_forms(
+    model: AttentionModel,
+    parameters: dict[str, FloatArray],
+    dim: int,
+    rows: int,
+    dtype: np.dtype[Any],
+    working: WorkingBasis | None = None,
+) -> AttentionForms:
+    """The forms of a model at given matrices, each S_k entered in the way that costs fewest flops.
+
+    A fixed S_k that is diagonal in the working basis enters by its spectrum; another fixed one as a single d x d
+    matrix where that is cheaper than its factors. ``parameters`` may gain such constants; moving letters are used in
+    place.
+    """
+    moving = moving_letters(model)
+    matrices = []
+    for k, index in enumerate(model.indices):
+        polynomial = index.factorization.polynomial
+        letters = polynomial.letters
+        spectrum = working.eigenvalues if working is not None and working.index == k else None
+        if spectrum is None and not moving & {letter.name for letter in letters}:
+            factors = {letter for word, _ in polynomial for letter in word}
+            if sum(parameters[letter.name].size for letter in _distinct_halves(polynomial)) > dim * dim and factors:
+                constant = Letter(f"constant{k + 1}", EMBEDDING, EMBEDDING)
+                parameters[constant.name] = evaluate(polynomial, parameters, dim)
+                polynomial = Polynomial.word(constant)
+        matrices.append(AttentionMatrix(polynomial, index.trainable, spectrum))
+    return AttentionForms(matrices, parameters, moving, dim, model.covariance_matrix, model.centred, rows, dtype)
+
+
+def _distinct_halves(polynomial: Polynomial) -> list[Letter]:
+    """One letter for each matrix product that the forms of the polynomial take, halves of palindromes counted once."""
+    return [
+        letter
+        for word, _ in polynomial
+        for letter in (word.letters[: len(word) // 2] if word == word.T and len(word) % 2 == 0 else word.letters)
+    ]
+
+
+__all__ = [
+    "WorkingBasis",
+    "build_forms",
+    "check_parameters",
+    "extensive_ranks",
+    "initial_parameters",
+    "model_letters",
+    "moving_letters",
+    "seed_streams",
+]
