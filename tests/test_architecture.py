@@ -30,6 +30,7 @@ ORDER = (
     ("report",),
     ("sweep",),
     ("cli",),
+    ("__main__",),
 )
 """Rooms from the ground up; a room imports only from those before it and from itself."""
 
