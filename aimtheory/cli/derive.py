@@ -1,0 +1,148 @@
+"""``aimtheory derive``: the moment hierarchy as text, LaTeX, JSON, GraphML, Python source or a figure of its graph."""
+
+from __future__ import annotations
+
+import argparse
+from pathlib import Path
+from typing import TYPE_CHECKING
+
+from aimtheory.cli.models import describe
+from aimtheory.cli.options import Subparsers, add_model, add_observables, command, read_names
+from aimtheory.cli.session import Session
+from aimtheory.errors import InputError
+
+if TYPE_CHECKING:
+    import sympy as sp
+
+    from aimtheory.hierarchy import MomentHierarchy
+
+FORMATS = ("text", "latex", "json", "graphml", "python", "figure")
+_BY_SUFFIX = {
+    ".tex": "latex",
+    ".json": "json",
+    ".graphml": "graphml",
+    ".py": "python",
+    ".png": "figure",
+    ".pdf": "figure",
+    ".svg": "figure",
+}
+
+
+def register(subparsers: Subparsers) -> None:
+    """Add the command."""
+    parser = command(
+        subparsers,
+        "derive",
+        "derive the moment equations of a model, symbolically and exactly",
+        "  aimtheory derive tied-softmax --degree 3\n"
+        "  aimtheory derive tied-softmax --degree 6 --format latex -o equations.tex",
+        output="save to FILE in --format, or as its suffix says (.txt .tex .json .graphml .py; .png of the graph)",
+    )
+    add_model(parser)
+    parser.add_argument("--degree", type=int, default=3, metavar="M", help="truncation degree (default %(default)s)")
+    parser.add_argument(
+        "--format",
+        choices=FORMATS,
+        help="text (default), latex document, json, graphml, python function of the zero closure, figure of the graph",
+    )
+    add_observables(parser)
+    parser.set_defaults(run=run)
+
+
+def run(arguments: argparse.Namespace, session: Session) -> int:
+    """Derive and print or save."""
+    from aimtheory.hierarchy import derive
+    from aimtheory.model import library
+    from aimtheory.report.export import hierarchy_record
+
+    target = session.target()
+    chosen = arguments.format or (_BY_SUFFIX.get(target.suffix.lower(), "text") if target else "text")
+    if session.json and target is None and arguments.format not in (None, "json"):
+        raise InputError(f"--json prints JSON, so --format {arguments.format} needs a file to go to: add -o FILE")
+    if chosen == "figure" and target is None:
+        raise InputError("--format figure needs a file to go to: add -o graph.png")
+    hierarchy = derive(library.load(arguments.model), arguments.degree, read_names(arguments.observables))
+    potential = closed_potential(hierarchy)
+    if target is not None and chosen == "figure":
+        from aimtheory.report import graph_plot, save_figure
+
+        save_figure(graph_plot(hierarchy), target)
+        session.wrote(target)
+    elif target is not None:
+        session.write_text(target, render(hierarchy, chosen, potential))
+    elif not session.json:
+        session.say(render(hierarchy, chosen, potential).rstrip("\n"))
+    if session.json:
+        session.emit(hierarchy_record(hierarchy, potential))
+    return 0
+
+
+def closed_potential(hierarchy: MomentHierarchy) -> sp.Expr | None:
+    """The closed form of Phi in the order parameters that the model has, or None."""
+    from aimtheory.population import potential
+
+    model = hierarchy.model
+    population = potential(model.loss, model.tokens, model.covariance_matrix)
+    if all(matrix.is_symmetric for matrix in hierarchy.views.matrices):
+        return population.symbolic_tied_value()
+    return population.symbolic_value([0] * len(model.indices) if model.centred else None)
+
+
+def render(hierarchy: MomentHierarchy, chosen: str, potential: sp.Expr | None) -> str:
+    """The hierarchy in a text format."""
+    from aimtheory.report import derivation_latex, python_source, to_json
+    from aimtheory.report.export import hierarchy_record
+
+    if chosen == "latex":
+        return derivation_latex(hierarchy, potential)
+    if chosen == "json":
+        return to_json(hierarchy_record(hierarchy, potential))
+    if chosen == "graphml":
+        return graphml(hierarchy)
+    if chosen == "python":
+        return python_source(hierarchy, _initial(hierarchy), potential)
+    return text(hierarchy, potential)
+
+
+def text(hierarchy: MomentHierarchy, potential: sp.Expr | None) -> str:
+    """Readable equations."""
+    lines = [f"{hierarchy.model.name}: {describe(hierarchy.model)}", "", hierarchy.report(), ""]
+    lines.append(
+        f"Phi = {potential}"
+        if potential is not None
+        else "Phi: no closed form; its gradients g are computed by cubature"
+    )
+    lines += ["couplings: " + ", ".join(coupling.name for coupling in hierarchy.views.couplings), ""]
+    width = max(map(len, hierarchy.names), default=0)
+    for name, word, constant in zip(hierarchy.names, hierarchy.words, hierarchy.constant, strict=True):
+        if not constant:
+            lines.append(f"d/dt {name:<{width}} = {hierarchy.equations[word]}")
+    fixed = [name for name, constant in zip(hierarchy.names, hierarchy.constant, strict=True) if constant]
+    if fixed:
+        lines += ["", "constant: " + ", ".join(fixed)]
+    return "\n".join(lines) + "\n"
+
+
+def graphml(hierarchy: MomentHierarchy) -> str:
+    """The dependency graph as GraphML text."""
+    import tempfile
+
+    from aimtheory.hierarchy.graph import write_graphml
+
+    with tempfile.TemporaryDirectory() as folder:
+        path = Path(folder) / "graph.graphml"
+        write_graphml(hierarchy.graph, path)
+        return path.read_text(encoding="utf-8")
+
+
+def _initial(hierarchy: MomentHierarchy) -> list[float] | None:
+    """Moments at time zero, where the model's laws give them."""
+    from aimtheory.hierarchy.initial_moments import initial_moments
+
+    try:
+        return [float(value) for value in initial_moments(hierarchy)]
+    except InputError:
+        return None
+
+
+__all__ = ["FORMATS", "closed_potential", "graphml", "register", "render", "run", "text"]

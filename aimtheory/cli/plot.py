@@ -1,0 +1,135 @@
+"""``aimtheory plot``: figures of saved results."""
+
+from __future__ import annotations
+
+import argparse
+from pathlib import Path
+from typing import TYPE_CHECKING, Any
+
+from aimtheory.cli.options import Subparsers, command, positive_float, read_names
+from aimtheory.cli.session import Session, suffix_of
+from aimtheory.errors import InputError
+
+if TYPE_CHECKING:
+    from matplotlib.figure import Figure
+
+    from aimtheory.dynamics import Trajectory, TruncationStudy
+    from aimtheory.simulate import SgdRun
+
+
+def register(subparsers: Subparsers) -> None:
+    """Add the command."""
+    parser = command(
+        subparsers,
+        "plot",
+        "draw saved results: a trajectory, several of them, a simulation over theory, a truncation study, a spectrum",
+        "  aimtheory plot run.nc -o run.png\n"
+        "  aimtheory plot run.nc sgd.json --observables p_12,t_1 -o comparison.png\n"
+        "  aimtheory plot run.nc sgd.json --spectrum 2 -o spectrum.png",
+        output="the figure, .png .pdf or .svg (default: the first FILE with .png)",
+    )
+    parser.add_argument(
+        "files", nargs="+", metavar="FILE", help="trajectories (.nc), a simulation or a truncation study (.json)"
+    )
+    parser.add_argument("--observables", metavar="LIST", help="what to draw, separated by commas")
+    parser.add_argument(
+        "--spectrum", metavar="T", help="the spectrum at time T of a trajectory (gns or matrix closure)"
+    )
+    parser.add_argument(
+        "--matrix", default=None, metavar="S1", help="whose spectrum (default: the first trained matrix)"
+    )
+    parser.add_argument("--resolution", type=positive_float, help="smoothing of --spectrum, in eigenvalue units")
+    parser.set_defaults(run=run)
+
+
+def run(arguments: argparse.Namespace, session: Session) -> int:
+    """Read, draw, save."""
+    from aimtheory.report import save_figure
+
+    target = session.target(arguments.output or Path(arguments.files[0]).with_suffix(".png"))
+    assert target is not None
+    suffix_of(target, (".png", ".pdf", ".svg"))
+    results = {path: read_result(Path(path)) for path in arguments.files}
+    figure = draw(results, arguments)
+    save_figure(figure, target)
+    session.say(f"wrote {target}")
+    session.emit({"figure": str(target), "files": list(results)})
+    return 0
+
+
+def read_result(path: Path) -> Trajectory | TruncationStudy | SgdRun:
+    """A saved result; ``InputError`` for anything that is not one."""
+    from aimtheory.dynamics import Trajectory
+    from aimtheory.report.export import read_record, sgd_from_record, study_from_record
+
+    if not path.is_file():
+        raise InputError(f"there is no file {path}")
+    if path.suffix.lower() != ".json":
+        return Trajectory.load(path)
+    try:
+        record = read_record(path.read_text(encoding="utf-8"), str(path))
+    except UnicodeDecodeError:
+        raise InputError(f"{path} is not text") from None
+    if record["kind"] == "truncation":
+        return study_from_record(record, str(path))
+    if record["kind"] == "sgd":
+        return sgd_from_record(record, str(path))
+    raise InputError(
+        f"{path} holds a {record['kind']} as JSON, which cannot be drawn; save a trajectory with "
+        "'aimtheory solve -o run.nc', or the graph of a derivation with 'aimtheory derive -o graph.png'"
+    )
+
+
+def draw(results: dict[str, Any], arguments: argparse.Namespace) -> Figure:
+    """The figure that fits the results."""
+    from aimtheory.dynamics import Trajectory, TruncationStudy
+    from aimtheory.report import comparison_plot, trajectory_plot, truncation_plot
+    from aimtheory.simulate import SgdRun
+
+    names = read_names(arguments.observables)
+    runs = {path: item for path, item in results.items() if isinstance(item, Trajectory)}
+    simulations = [item for item in results.values() if isinstance(item, SgdRun)]
+    studies = [item for item in results.values() if isinstance(item, TruncationStudy)]
+    if studies:
+        if len(results) > 1:
+            raise InputError("a truncation study is drawn alone; give one file")
+        return truncation_plot(studies[0])
+    if len(simulations) > 1:
+        raise InputError("one simulation can be drawn over theory; give one")
+    if arguments.spectrum is not None:
+        return _spectrum(list(runs.values()), simulations, arguments)
+    if len(runs) == 1 and not simulations:
+        return trajectory_plot(next(iter(runs.values())), names)
+    labels = {f"{run.closure.name}, M = {run.degree}": run for run in runs.values()}
+    if len(labels) < len(runs):
+        labels = {f"{Path(path).stem}: {run.closure.name}, M = {run.degree}": run for path, run in runs.items()}
+    return comparison_plot(labels, simulations[0] if simulations else None, names or ["p_12"])
+
+
+def _spectrum(runs: list[Any], simulations: list[Any], arguments: argparse.Namespace) -> Figure:
+    import numpy as np
+
+    from aimtheory.report import spectrum_plot
+    from aimtheory.scalars import to_scalar
+
+    if len(runs) != 1:
+        raise InputError(f"--spectrum reads one trajectory, not {len(runs)}")
+    run, time = runs[0], float(to_scalar(arguments.spectrum, "--spectrum"))
+    matrix = arguments.matrix or str(run.views.trainable_letters[0])
+    measure = run.spectral_measure(time, matrix)
+    eigenvalues = None
+    if simulations:
+        simulation = simulations[0]
+        if matrix not in simulation.eigenvalues:
+            raise InputError(f"the simulation kept no eigenvalues of {matrix}; simulate with --eigenvalues {matrix}")
+        # SGD times are whole steps: the nearest one, within half a step of what was asked for.
+        column = int(np.argmin(np.abs(simulation.times - time)))
+        if abs(simulation.times[column] - time) > 1e-2 * max(1.0, time):
+            raise InputError(
+                f"the simulation has no time {time:g}; its times are {', '.join(f'{t:g}' for t in simulation.times)}"
+            )
+        eigenvalues = simulation.eigenvalues[matrix][:, column]
+    return spectrum_plot(measure, eigenvalues, time=time, matrix=matrix, resolution=arguments.resolution)
+
+
+__all__ = ["draw", "read_result", "register", "run"]

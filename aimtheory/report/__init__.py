@@ -1,0 +1,23 @@
+"""Reports: plots, LaTeX, Python source and JSON of results. They take results and compute nothing."""
+
+from aimtheory.report.comparison_plot import comparison_plot as comparison_plot
+from aimtheory.report.export import to_json as to_json
+from aimtheory.report.graph_plot import graph_plot as graph_plot
+from aimtheory.report.latex import derivation_latex as derivation_latex
+from aimtheory.report.python_source import python_source as python_source
+from aimtheory.report.spectrum_plot import spectrum_plot as spectrum_plot
+from aimtheory.report.style import save_figure as save_figure
+from aimtheory.report.trajectory_plot import trajectory_plot as trajectory_plot
+from aimtheory.report.truncation_plot import truncation_plot as truncation_plot
+
+__all__ = [
+    "comparison_plot",
+    "derivation_latex",
+    "graph_plot",
+    "python_source",
+    "save_figure",
+    "spectrum_plot",
+    "to_json",
+    "trajectory_plot",
+    "truncation_plot",
+]
