@@ -1,5 +1,6 @@
 """Spectral laws of random matrices and free probability: moments, free families, semicircle convolution, denoising."""
 
+from aimtheory.spectra.arbitrary_precision import mmse_digits, mutual_information_digits
 from aimtheory.spectra.atomic import Atomic
 from aimtheory.spectra.band_quadrature import BandQuadrature
 from aimtheory.spectra.denoising import denoise, denoise_matrix, mmse, mutual_information
@@ -13,6 +14,7 @@ from aimtheory.spectra.matrix_family import MatrixFamily
 from aimtheory.spectra.semicircle import GOE
 from aimtheory.spectra.semicircle_convolution import SemicircleConvolution
 from aimtheory.spectra.spectral_measure import SpectralMeasure, spectral_measure
+from aimtheory.spectra.user_density import UserDensity
 from aimtheory.spectra.wishart import Wishart, bayes_wishart
 
 __all__ = [
@@ -31,6 +33,7 @@ __all__ = [
     "SemicircleConvolution",
     "SpectralLaw",
     "SpectralMeasure",
+    "UserDensity",
     "Wishart",
     "bayes_wishart",
     "check_realizable",
@@ -38,6 +41,8 @@ __all__ = [
     "denoise_matrix",
     "gram_matrix",
     "mmse",
+    "mmse_digits",
     "mutual_information",
+    "mutual_information_digits",
     "spectral_measure",
 ]

@@ -18,6 +18,7 @@ from aimtheory.spectra.empirical import Empirical
 from aimtheory.spectra.law import FloatArray, Interval, SpectralLaw, check_count, positive_scalar, to_float
 from aimtheory.spectra.semicircle import GOE
 from aimtheory.spectra.subordination import AtomTransform, SubordinatedSpectrum
+from aimtheory.spectra.user_density import UserDensity
 from aimtheory.spectra.wishart import Wishart
 from aimtheory.spectra.wishart_convolution import WishartSpectrum
 
@@ -184,7 +185,11 @@ def noisy_spectrum(law: SpectralLaw, noise: float) -> NoisySpectrum:
     if isinstance(law, Atomic | Empirical):
         pairs = np.array(law.atoms)
         return SubordinatedSpectrum(AtomTransform(pairs[:, 0], pairs[:, 1]), noise)
-    raise InputError(f"no semicircle convolution for a {type(law).__name__}; use Wishart, GOE, Atomic, Empirical")
+    if isinstance(law, UserDensity):
+        return SubordinatedSpectrum(law.transform(), noise)
+    raise InputError(
+        f"no semicircle convolution for a {type(law).__name__}; use Wishart, GOE, Atomic, Empirical or UserDensity"
+    )
 
 
 __all__ = ["SemicircleConvolution"]

@@ -12,6 +12,7 @@ and whose variance is the local MMSE. Source: Biane, On the free convolution wit
 from __future__ import annotations
 
 import math
+from dataclasses import dataclass
 from typing import Protocol
 
 import numpy as np
@@ -38,13 +39,15 @@ class CauchyTransform(Protocol):
         """Everything that is needed at w = p + i sqrt(square)."""
 
 
+@dataclass(frozen=True, eq=False)
 class LocalValues:
     """At points w: g_S(w), dx/dp, posterior mean and variance, and int log|w - t| mu_S(dt)."""
 
-    def __init__(
-        self, g: ComplexArray, slope: FloatArray, mean: FloatArray, variance: FloatArray, log_mean: FloatArray
-    ) -> None:
-        self.g, self.slope, self.mean, self.variance, self.log_mean = g, slope, mean, variance, log_mean
+    g: ComplexArray
+    slope: FloatArray
+    mean: FloatArray
+    variance: FloatArray
+    log_mean: FloatArray
 
 
 class AtomTransform:
@@ -63,7 +66,7 @@ class AtomTransform:
         floor = (np.cbrt(w[:-1]) + np.cbrt(w[1:])) ** 3 / (right - left) ** 2
         candidate = np.flatnonzero(floor < 1 / noise)
         left, right = left[candidate], right[candidate]
-        bottom = self._valley(left, right)
+        bottom = self.valley(left, right)
         open_gap = self._sum(bottom, 2) < 1 / noise
         start_left = left[open_gap] + np.sqrt(noise * w[candidate[open_gap]])
         start_right = right[open_gap] - np.sqrt(noise * w[candidate[open_gap] + 1])
@@ -78,7 +81,7 @@ class AtomTransform:
             result[part] = (1.0 / (p[part, None] - self.points) ** power) @ self.weights
         return result
 
-    def _valley(self, left: FloatArray, right: FloatArray) -> FloatArray:
+    def valley(self, left: FloatArray, right: FloatArray) -> FloatArray:
         """The minimum of phi between two atoms: root of its increasing derivative by Newton within a bracket."""
         low, high = left.copy(), right.copy()
         p = 0.5 * (low + high)
@@ -245,22 +248,22 @@ class SubordinatedSpectrum:
         high = np.where(right < len(grid_p), grid_p[np.minimum(right, len(grid_p) - 1)], 2 * reach)
         p = np.where(right == 0, x, np.where(right == len(grid_p), x, np.interp(x, grid_x, grid_p)))
         p = np.clip(p, low, high)
+        square: FloatArray | None = None
         for _ in range(200):
-            square = self.transform.height(p, self.noise)
+            square = self.transform.height(p, self.noise, square)
             values = self.transform.local(p, square, self.noise)
             residual = p + self.noise * values.g.real - x
             low, high = np.where(residual < 0, p, low), np.where(residual > 0, p, high)
-            newton = p - np.divide(residual, values.slope, out=np.full_like(p, np.inf), where=values.slope > 0)
+            newton = p - np.divide(residual, values.slope, out=np.full(p.shape, np.inf), where=values.slope > 0)
             following = np.where((newton > low) & (newton < high), newton, 0.5 * (low + high))
-            following = np.where(residual == 0, p, following)
-            done = np.abs(following - p) <= 4e-16 * (np.abs(p) + np.abs(x))
-            p = following
+            scale = np.abs(p) + np.abs(x)
+            done = (np.abs(newton - p) <= 4e-16 * scale) | (np.abs(residual) <= 4e-16 * scale)
+            done |= high - low <= 4e-16 * scale
             if np.all(done):
                 break
+            p = np.where(done, p, following)
         else:
             raise NumericsError("the subordination equation did not converge; report the law and the noise variance")
-        square = self.transform.height(p, self.noise)
-        values = self.transform.local(p, square, self.noise)
         potential = values.log_mean + 0.5 * self.noise * (values.g**2).real
         shape = points.shape
         return BoundaryValues(values.g.reshape(shape), values.mean.reshape(shape), potential.reshape(shape))

@@ -162,27 +162,75 @@ def wishart_quadrature(bands: WishartBands, count: int = 64) -> BandQuadrature:
     ``eps (cosh(tau) - 1)`` from a gap edge. Square-root edges become analytic and narrow gaps cost only log(1/eps).
     """
     c, delta = bands.aspect, bands.noise[:, None]
+    rise, imaginary, jacobian = _band_nodes(bands, count)
+    curve = _Curve(c, delta, bands.low[:, None])
+    d = curve.denoised(rise)
+    modulus = delta + c * d
+    return BandQuadrature(
+        points=curve.start + curve.climb(rise),
+        weights=jacobian * curve.slope(rise),
+        density=imaginary / (math.pi * modulus),
+        denoised=d,
+        posterior_variance=delta * c * d / modulus,
+        potential=curve.potential(rise, imaginary),
+    )
+
+
+HalfNodes = tuple[FloatArray, FloatArray, FloatArray]
+
+
+class _Curve:
+    """x, Re s and U along a spectrum as functions of ``rise = log(D / D_low)``, measured from the lowest edge.
+
+    Differences to the edge are exact algebra, so a band that is narrow (the eigenvalues near 0 at weak noise) keeps its
+    digits: ``x - x_low = (D - D_low) (1 + delta/(c D D_low) - c^2 delta/(n n_low))``.
+    """
+
+    def __init__(self, c: float, delta: FloatArray, low: FloatArray) -> None:
+        self.c, self.delta, self.low = c, delta, low
+        self.log_low = _log_denoised(low, c).real
+        self.edge = np.exp(self.log_low)
+        self.start = _position(low, c, delta)
+
+    def denoised(self, rise: FloatArray) -> FloatArray:
+        """D."""
+        return np.asarray(self.edge * np.exp(rise))
+
+    def climb(self, rise: FloatArray) -> FloatArray:
+        """x - x_low."""
+        c, delta, d = self.c, self.delta, self.denoised(rise)
+        product = (delta + c * d) * (delta + c * self.edge)
+        return np.asarray(self.edge * np.expm1(rise) * (1 + delta / (c * d * self.edge) - c**2 * delta / product))
+
+    def slope(self, rise: FloatArray) -> FloatArray:
+        """dx / d(log D)."""
+        c, delta, d = self.c, self.delta, self.denoised(rise)
+        return np.asarray(d + delta / (c * d) - c**2 * delta * d / (delta + c * d) ** 2)
+
+    def real_part(self, rise: FloatArray) -> FloatArray:
+        """Re s."""
+        grown = self.edge * np.expm1(rise)
+        return np.asarray(self.low + 0.5 * grown * (1 + self.delta / (self.c * self.denoised(rise) * self.edge)))
+
+    def potential(self, rise: FloatArray, imaginary: FloatArray) -> FloatArray:
+        """U(x); ``Re(1/s^2) = (n - 2 (Im s)^2) / n^2``."""
+        c, delta, d = self.c, self.delta, self.denoised(rise)
+        n = delta + c * d
+        tail = d * (self.real_part(rise) - c) / n + 0.5 * delta * (n - 2 * imaginary**2) / n**2
+        return np.asarray(0.5 * np.log(n) - (rise + self.log_low) / (2 * c) + tail)
+
+
+def _band_nodes(bands: WishartBands, count: int) -> HalfNodes:
+    """rise, Im s and d(log D) at the nodes, x ascending, shape noise.shape + (2 count,)."""
     shape = (len(bands.noise), 2 * count)
-    log_d, imaginary, jacobian = np.empty(shape), np.empty(shape), np.empty(shape)
+    rise, imaginary, jacobian = np.empty(shape), np.empty(shape), np.empty(shape)
     for is_gap, half_nodes in ((True, _gap_half), (False, _merged_half)):
         rows = bands.gap == is_gap
         if np.any(rows):
             part = bands.rows(rows)
             for side, columns in ((-1.0, slice(count - 1, None, -1)), (1.0, slice(count, None))):
-                log_d[rows, columns], imaginary[rows, columns], jacobian[rows, columns] = half_nodes(part, side, count)
-    d = np.exp(log_d)
-    modulus = delta + c * d
-    return BandQuadrature(
-        points=_position_of(log_d, d, c, delta),
-        weights=jacobian * _slope_of(d, c, delta),
-        density=imaginary / (math.pi * modulus),
-        denoised=d,
-        posterior_variance=delta * c * d / modulus,
-        potential=_potential(log_d, d, c, delta),
-    )
-
-
-HalfNodes = tuple[FloatArray, FloatArray, FloatArray]
+                rise[rows, columns], imaginary[rows, columns], jacobian[rows, columns] = half_nodes(part, side, count)
+    return rise, imaginary, jacobian
 
 
 def _angles(count: int) -> tuple[FloatArray, FloatArray, FloatArray]:
@@ -193,7 +241,7 @@ def _angles(count: int) -> tuple[FloatArray, FloatArray, FloatArray]:
 
 
 def _gap_half(bands: WishartBands, side: float, count: int) -> HalfNodes:
-    """log D, Im s and d(log D) from a gap edge to the outer edge on one side."""
+    """rise, Im s and d(log D) from a gap edge to the outer edge on one side."""
     log_low, log_a, log_b, log_high = (value.real[:, None] for value in bands.log_denoised())
     half_gap = np.maximum(0.5 * (log_b - log_a), 1e-14)
     start, outer_edge = (log_a, log_low) if side < 0 else (log_b, log_high)
@@ -210,14 +258,15 @@ def _gap_half(bands: WishartBands, side: float, count: int) -> HalfNodes:
     far = log_high if side < 0 else log_low
     factor *= np.abs(np.exp(far) * np.expm1(log_d - far))
     factor *= np.abs(np.expm1(side * offset) * np.expm1(side * (offset + 2 * half_gap))) * np.exp(log_a + log_b)
-    return log_d, np.sqrt(factor) / (2 * np.exp(log_d)), half_gap * np.sinh(tau) * top * measure
+    rise = distance if side < 0 else log_d - log_low
+    return rise, np.sqrt(factor) / (2 * np.exp(log_d)), half_gap * np.sinh(tau) * top * measure
 
 
 def _merged_half(bands: WishartBands, side: float, count: int) -> HalfNodes:
-    """log D, Im s and d(log D) from the near-gap (or the middle, when there is none) to the outer edge on one side."""
+    """rise, Im s and d(log D) from the near-gap (or the middle, when there is none) to the outer edge on one side."""
     first, _, pole, last = (value[:, None] for value in bands.log_denoised())
     log_low, log_high, pole_center, pole_height = first.real, last.real, pole.real, np.abs(pole.imag)
-    inside = (pole_center > log_low) & (pole_center < log_high) & (pole_height < 3.0)
+    inside = (pole_center > log_low) & (pole_center < log_high) & (pole_height < 1.0)
     start = np.where(inside, pole_center, 0.5 * (log_low + log_high))
     scale = np.where(inside, np.maximum(pole_height, 1e-14), 1.0)
     length = start - log_low if side < 0 else log_high - start
@@ -231,7 +280,8 @@ def _merged_half(bands: WishartBands, side: float, count: int) -> HalfNodes:
     # |D - D_pole|^2 with D_pole = exp(center + i height).
     growth = np.expm1(log_d - pole_center)
     factor *= np.exp(2 * pole_center) * (growth**2 + 4 * (1 + growth) * np.sin(0.5 * pole_height) ** 2)
-    return log_d, np.sqrt(factor) / (2 * np.exp(log_d)), scale * np.cosh(tau) * top * measure
+    rise = distance if side < 0 else log_d - log_low
+    return rise, np.sqrt(factor) / (2 * np.exp(log_d)), scale * np.cosh(tau) * top * measure
 
 
 def _log_denoised(s: FloatArray | ComplexArray, c: float) -> ComplexArray:
@@ -243,34 +293,14 @@ def _log_denoised(s: FloatArray | ComplexArray, c: float) -> ComplexArray:
     outside = np.log1p(-np.where(real & ~between, ratio.real, 0.0))
     inside = np.log(np.where(between, ratio.real - 1, 1.0))
     rest = np.where(real | (ratio == 1), 1.0, 1 - ratio)
-    return -2 * np.where(real, outside + inside, np.log(rest))
+    # The square first: near a gap 1 - c/s is close to the negative axis and its own logarithm to i pi.
+    return np.where(real, -2 * (outside + inside), -np.log(rest**2))
 
 
-def _real_part(log_d: FloatArray, d: FloatArray, c: float, delta: FloatArray) -> FloatArray:
-    """Re s; ``delta/c (1 - 1/D)`` is written with expm1 because D tends to 1 when the noise is large."""
-    return np.asarray(0.5 * (c - 1 + d - delta / c * np.expm1(-log_d)))
+def wishart_boundary(bands: WishartBands, points: FloatArray) -> BoundaryValues:
+    """Boundary values at points x of any shape for one noise level. Units of the trace.
 
-
-def _position_of(log_d: FloatArray, d: FloatArray, c: float, delta: FloatArray) -> FloatArray:
-    return np.asarray(d - delta / c * np.expm1(-log_d) + c * delta / (delta + c * d))
-
-
-def _slope_of(d: FloatArray, c: float, delta: FloatArray) -> FloatArray:
-    """dx / d(log D)."""
-    return np.asarray(d + delta / (c * d) - c**2 * delta * d / (delta + c * d) ** 2)
-
-
-def _potential(log_d: FloatArray, d: FloatArray, c: float, delta: FloatArray) -> FloatArray:
-    modulus = delta + c * d
-    real = _real_part(log_d, d, c, delta)
-    tail = d * (real - c) / modulus + 0.5 * delta * (2 * real**2 - modulus) / modulus**2
-    return 0.5 * np.log(modulus) - log_d / (2 * c) + tail
-
-
-def wishart_boundary(bands: WishartBands, rule: BandQuadrature, points: FloatArray) -> BoundaryValues:
-    """Boundary values at points x of any shape for one noise level; ``rule`` is its quadrature. Units of the trace.
-
-    On a band D(x) is found by Newton in log D between neighbouring quadrature nodes; off the bands s is real and found
+    On a band log D is found by Newton between neighbouring quadrature nodes; off the bands s is real and found
     between an edge and its bound, where x(s) is monotone. Raises ``NumericsError`` when a root fails to converge.
     """
     c, delta = bands.aspect, float(bands.noise[0])
@@ -293,50 +323,43 @@ def wishart_boundary(bands: WishartBands, rule: BandQuadrature, points: FloatArr
                 x[mask],
                 left[mask],
                 right[mask],
+                floor=1.0,
             )
             g[mask] = 1 / s
             denoised[mask] = s + s / (s - c) - delta / s
             potential[mask] = np.log(np.abs(s)) + np.log(np.abs(1 - c / s)) / c + 1 / (s - c) + 0.5 * delta / s**2
     if np.any(on_band):
-        g[on_band], denoised[on_band], potential[on_band] = _on_band(bands, rule, x[on_band])
+        g[on_band], denoised[on_band], potential[on_band] = _on_band(bands, x[on_band])
     shape = points.shape
     return BoundaryValues(g.reshape(shape), denoised.reshape(shape), potential.reshape(shape))
 
 
-def _on_band(bands: WishartBands, rule: BandQuadrature, x: FloatArray) -> tuple[ComplexArray, FloatArray, FloatArray]:
-    c, delta = bands.aspect, float(bands.noise[0])
-    logs = np.log(rule.denoised)
+def _on_band(bands: WishartBands, x: FloatArray) -> tuple[ComplexArray, FloatArray, FloatArray]:
+    c, delta = bands.aspect, bands.noise[0]
+    curve = _Curve(c, np.asarray(delta), np.asarray(bands.low[0]))
     low, inner_low, inner_high, high = (value[0] for value in bands.log_denoised())
-    edges_x = [float(value[0]) for value in bands.edge_points()]
-    half = len(logs) // 2
-    gap_x, gap_log = (edges_x[1:3], [inner_low.real, inner_high.real]) if bands.gap[0] else ([], [])
-    nodes_x = np.concatenate([edges_x[:1], rule.points[:half], gap_x, rule.points[half:], edges_x[3:]])
-    nodes_log = np.concatenate([[low.real], logs[:half], gap_log, logs[half:], [high.real]])
-    nodes_x = np.maximum.accumulate(nodes_x)
-    right = np.clip(np.searchsorted(nodes_x, x), 1, len(nodes_x) - 1)
-
-    noise, start = np.asarray(delta), np.interp(x, nodes_x, nodes_log)
-    log_d = bracketed_root(
-        lambda v: _position_of(v, np.exp(v), c, noise),
-        lambda v: _slope_of(np.exp(v), c, noise),
-        x,
-        nodes_log[right - 1],
-        nodes_log[right],
-        start,
-    )
-    d = np.exp(log_d)
-    factor = np.exp(low.real + high.real) * np.abs(np.expm1(log_d - low.real) * np.expm1(log_d - high.real))
-    if bands.gap[0]:
-        a, b = inner_low.real, inner_high.real
-        factor = factor * np.exp(a + b) * np.abs(np.expm1(log_d - a) * np.expm1(log_d - b))
+    gap = bool(bands.gap[0])
+    top = high.real - low.real
+    inner = [float(bands.low_band_length()[0]), inner_high.real - low.real] if gap else []
+    nodes = _band_nodes(bands, 32)[0][0]
+    grid = np.concatenate([[0.0], nodes[:32], inner, nodes[32:], [top]])
+    target = x - curve.start
+    heights = np.maximum.accumulate(curve.climb(grid))
+    right = np.clip(np.searchsorted(heights, target), 1, len(grid) - 1)
+    start = np.interp(target, heights, grid)
+    rise = bracketed_root(curve.climb, curve.slope, target, grid[right - 1], grid[right], start)
+    d = curve.denoised(rise)
+    factor = curve.edge * np.exp(high.real) * np.abs(np.expm1(rise) * np.expm1(rise - top))
+    if gap:
+        scale = np.exp(inner_low.real + inner_high.real)
+        factor = factor * scale * np.abs(np.expm1(rise - inner[0]) * np.expm1(rise - inner[1]))
     else:
-        growth = np.expm1(log_d - inner_high.real)
+        growth = np.expm1(rise + low.real - inner_high.real)
         pair = growth**2 + 4 * (1 + growth) * np.sin(0.5 * inner_high.imag) ** 2
         factor = factor * np.exp(2 * inner_high.real) * pair
-    modulus = delta + c * d
-    real = _real_part(log_d, d, c, noise)
-    g = (real - 1j * np.sqrt(factor) / (2 * d)) / modulus
-    return g, d, _potential(log_d, d, c, noise)
+    imaginary = np.sqrt(factor) / (2 * d)
+    g = (curve.real_part(rise) - 1j * imaginary) / (delta + c * d)
+    return g, d, curve.potential(rise, imaginary)
 
 
 class WishartSpectrum:
@@ -359,7 +382,7 @@ class WishartSpectrum:
 
     def boundary(self, points: FloatArray) -> BoundaryValues:
         """Boundary values at real points."""
-        values = wishart_boundary(self._bands, self._rule.row(0), points / self.trace)
+        values = wishart_boundary(self._bands, points / self.trace)
         return values.scaled(self.trace)
 
 
@@ -398,19 +421,20 @@ def bracketed_root(
     low: FloatArray,
     high: FloatArray,
     start: FloatArray | None = None,
+    floor: float = 0.0,
 ) -> FloatArray:
     """Root of an increasing function by Newton kept inside a shrinking bracket; vectorised.
 
-    Ends when the step or the bracket is below 4e-16 |value|, or the residual below the rounding of the function.
+    Ends when the step or the bracket is below 4e-16 |value|, or the residual below 4e-16 (|target| + floor).
     """
     value = 0.5 * (low + high) if start is None else np.clip(start, low, high)
-    size = 1 + np.abs(target)
+    size = np.abs(target) + floor
     for _ in range(200):
         residual = function(value) - target
         low, high = np.where(residual < 0, value, low), np.where(residual > 0, value, high)
         slope = derivative(value)
-        step = np.divide(residual, slope, out=np.full_like(value, np.inf), where=slope > 0)
-        done = (np.abs(step) <= 4e-16 * np.abs(value)) | (np.abs(residual) <= 2e-16 * size)
+        step = np.divide(residual, slope, out=np.full(value.shape, np.inf), where=slope > 0)
+        done = (np.abs(step) <= 4e-16 * np.abs(value)) | (np.abs(residual) <= 4e-16 * size)
         if np.all(done):
             return value
         newton = value - step

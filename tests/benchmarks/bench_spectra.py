@@ -1,8 +1,18 @@
 """Speed of free moments and of the semicircle convolution, beside baselines measured in the same run."""
 
 import numpy as np
+import pytest
 
-from aimtheory.spectra import FreeFamily, Wishart
+from aimtheory.spectra import (
+    Empirical,
+    FreeFamily,
+    SemicircleConvolution,
+    Wishart,
+    bayes_wishart,
+    mmse,
+    mmse_digits,
+    mutual_information,
+)
 from aimtheory.spectra.joint_law import bracelet, pack, unpack_dense
 
 PAIR = FreeFamily({"A": Wishart(1), "B": Wishart("1/2")})
@@ -31,3 +41,39 @@ def test_canonical_words_by_exact_recursion_baseline(benchmark):
         return [family.moment(["AB"[index] for index in word]) for word in words]
 
     assert len(benchmark.pedantic(run, rounds=1)) == len(words)
+
+
+PRIOR = bayes_wishart(0.5)
+NOISY = SemicircleConvolution(PRIOR, 0.1)
+POINTS = np.linspace(-1.0, 5.0, 200)
+
+
+def test_density_at_200_points(benchmark):
+    assert benchmark(NOISY.density, POINTS).shape == (200,)
+
+
+def test_density_by_companion_roots_baseline(benchmark):
+    def run():
+        s, noise = 0.5**-0.5, 0.1
+        return [np.roots([s * noise, -(s * x + noise), x + s - 1 / s, -1]).imag.max() / np.pi for x in POINTS]
+
+    assert np.array(benchmark(run)) == pytest.approx(NOISY.density(POINTS), abs=1e-8)
+
+
+def test_mmse_of_256_precisions(benchmark):
+    qhat = np.geomspace(1e-3, 1e6, 256)
+    assert benchmark(mmse, PRIOR, qhat).shape == (256,)
+
+
+def test_mutual_information_of_256_precisions(benchmark):
+    qhat = np.geomspace(1e-3, 1e6, 256)
+    assert benchmark(mutual_information, PRIOR, qhat).shape == (256,)
+
+
+def test_mmse_of_an_empirical_law(benchmark):
+    law = Empirical.from_matrix(PRIOR.sample(200, np.random.default_rng(0)))
+    assert float(benchmark(mmse, law, 5.0)) > 0
+
+
+def test_mmse_to_30_digits(benchmark):
+    assert benchmark(mmse_digits, PRIOR, 100, 30) > 0
