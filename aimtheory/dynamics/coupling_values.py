@@ -3,35 +3,48 @@
 from __future__ import annotations
 
 from collections.abc import Callable, Sequence
+from dataclasses import dataclass
 
 import numpy as np
 from numpy.typing import NDArray
 
-from aimtheory.errors import InputError, NumericsError
-from aimtheory.hierarchy import Views
-from aimtheory.hierarchy.observables import OverlapReader, TracePolynomial
+from aimtheory.dynamics.fast_mean import FastMean
+from aimtheory.errors import AssumptionError, NumericsError
+from aimtheory.hierarchy import Coupling, Views
+from aimtheory.hierarchy.closed_system import ClosedSystem
+from aimtheory.hierarchy.initial_moments import initial_means
+from aimtheory.hierarchy.observables import OverlapReader, TracePolynomial, mean_index, named_observable
 from aimtheory.model import AttentionModel
 from aimtheory.population import Potential, nearest_covariance, potential
-from aimtheory.words import Word
+from aimtheory.words import Word, leibniz
 
 FloatArray = NDArray[np.float64]
 Moments = Callable[[Sequence[Word]], FloatArray]
 
+_SLOWEST = 1e-8
+"""Least speed t^A + t^B of a mean, below which it no longer relaxes faster than the moments."""
+
+
+@dataclass(frozen=True)
+class OrderParameters:
+    """What the potential is a function of: means m (K,), q1_kl = tr(S_k S_l^T) and q2_kl = tr(S_k S_l), (K, K)."""
+
+    mean: FloatArray
+    q1: FloatArray
+    q2: FloatArray
+
 
 class CouplingValues:
-    """Evaluates g_kl, gamma and the loss Phi from the moments of a state.
+    """Evaluates g_kl, beta_k, gamma and the loss Phi from the moments of a state.
 
-    The second moments are read off the state as q1_kl = tr(S_k S_l^T), q2_kl = tr(S_k S_l), projected onto the cone
-    {q1 +- q2 >= 0} on which the Gaussian law exists (a truncated state may leave it; ``left_cone`` remembers the
-    first distance), and handed to the potential.
+    The second moments are read off the state and projected onto the cone {q1 +- q2 >= 0} on which the Gaussian law
+    exists (a truncated state may leave it, [D] F.2; ``left_cone`` remembers the farthest). Centred forms have zero
+    mean. Otherwise the trained means sit at m*(q), and the bias beta_k is what keeps them there: tr S_k = O(d^{-1/2})
+    must not grow, so that d tr S_k/dt = 0 as a linear equation for beta; for untied attention this is beta_k =
+    -psi_k/(t^A_k + t^B_k) ([D] (30)).
     """
 
-    def __init__(self, model: AttentionModel, views: Views) -> None:
-        if not model.centred:
-            raise InputError(
-                "the forms of this model have a mean, which moves on a faster time scale than the moments; "
-                "solve() integrates centred forms: use centred=True"
-            )
+    def __init__(self, model: AttentionModel, views: Views, start_mean: FloatArray | None = None) -> None:
         self.model = model
         self.views = views
         self.potential: Potential = potential(model.loss, model.tokens, model.covariance_matrix)
@@ -41,29 +54,68 @@ class CouplingValues:
         pairs = [(k, l) for k in range(self.count) for l in range(self.count)]
         plain = [reader.plain[k][l] for k, l in pairs]
         transposed = [reader.transposed[k][l] for k, l in pairs]
-        self.words: tuple[Word, ...] = tuple(dict.fromkeys(w for p in (*plain, *transposed) for w in p.words))
+        biased = [c for c in views.couplings if c.kind == "bias"]
+        #: drift of tr S_k carried by each coupling, one row a trained index with a mean
+        self._bias = {c: {other: _trace_drift(views, c.k, other) for other in views.couplings} for c in biased}
+        parts = [p for row in self._bias.values() for p in row.values()]
+        self.words: tuple[Word, ...] = tuple(dict.fromkeys(w for p in (*plain, *transposed, *parts) for w in p.words))
+        self._position = {word: n for n, word in enumerate(self.words)}
         self._plain = self._linear(plain)
         self._transposed = self._linear(transposed)
+        self._drifts = {c: {o: self._linear([p]) for o, p in row.items()} for c, row in self._bias.items()}
         self.left_cone = 0.0
+        self.slowest = np.inf
+        self.fast: FastMean | None = None
+        start = initial_means(model) if start_mean is None else np.asarray(start_mean, dtype=np.float64)
+        self.start_mean = start
+        if not model.centred:
+            trained = np.array([any(c.k == k for c in biased) for k in range(self.count)])
+            self.fast = FastMean(self.potential, trained, start)
 
     def _linear(self, polynomials: Sequence[TracePolynomial]) -> tuple[FloatArray, FloatArray]:
-        position = {word: n for n, word in enumerate(self.words)}
         matrix = np.zeros((len(polynomials), len(self.words)))
         for row, polynomial in enumerate(polynomials):
             for word, coefficient in zip(polynomial.words, polynomial.coefficients, strict=True):
-                matrix[row, position[word]] += coefficient
+                matrix[row, self._position[word]] += coefficient
         return matrix, np.array([p.constant for p in polynomials])
 
-    def overlaps(self, moments: Moments) -> tuple[FloatArray, FloatArray]:
-        """(q1, q2), each K x K, projected onto the cone."""
-        values = moments(self.words)
+    def restart(self, mean: FloatArray | None = None) -> None:
+        """Forget the branch of means followed so far: start at ``mean``, or let the fast flow find it."""
+        if self.fast is not None:
+            self.fast.current = None if mean is None else np.asarray(mean, dtype=np.float64)
+
+    def order_parameters(self, moments: Moments) -> OrderParameters:
+        """The order parameters at a state: overlaps projected onto the cone, means slaved to them."""
+        return self._order_parameters(moments(self.words))
+
+    def _order_parameters(self, values: FloatArray) -> OrderParameters:
         plain = (self._plain[0] @ values + self._plain[1]).reshape(self.count, self.count)
         if self.symmetric:
             plain = self._project(plain)
-            return plain, plain
+            return OrderParameters(np.zeros(self.count), plain, plain)
         transposed = (self._transposed[0] @ values + self._transposed[1]).reshape(self.count, self.count)
         plus, minus = self._project(transposed + plain), self._project(transposed - plain)
-        return (plus + minus) / 2, (plus - minus) / 2
+        first, second = (plus + minus) / 2, (plus - minus) / 2
+        mean = np.zeros(self.count)
+        if self.fast is not None:
+            mean = self.fast.follow(first, second, lambda: self._speeds(values))
+        return OrderParameters(mean, first, second)
+
+    def _speeds(self, values: FloatArray) -> FloatArray:
+        """-d tr S_k/dt per unit beta_k, t^A_k + t^B_k for untied attention; infinite for means that stay."""
+        speeds = np.full(self.count, np.inf)
+        for c, row in self._drifts.items():
+            matrix, constant = row[c]
+            speeds[c.k] = -float((matrix @ values + constant)[0])
+        slowest = float(speeds.min())
+        self.slowest = min(self.slowest, slowest)
+        if slowest <= _SLOWEST:
+            raise AssumptionError(
+                f"t^A + t^B of index {int(speeds.argmin()) + 1} has fallen to {slowest:.3g}: the mean no longer "
+                "relaxes faster than the moments, and the "
+                "fast-slow limit (Theorem 3) does not hold past here"
+            )
+        return speeds
 
     def _project(self, matrix: FloatArray) -> FloatArray:
         if not np.isfinite(matrix).all():
@@ -77,24 +129,82 @@ class CouplingValues:
 
     def __call__(self, moments: Moments) -> FloatArray:
         """The couplings in the order of ``views.couplings``."""
-        first, second = self.overlaps(moments)
+        values = moments(self.words)
+        order = self._order_parameters(values)
         if self.symmetric:
-            gradient, _ = self.potential.tied_gradient(first)
+            gradient, _ = self.potential.tied_gradient(order.q1)
             by_kind = {"gradient": gradient}
         else:
-            result = self.potential.gradients(np.zeros(self.count), first, second)
+            result = self.potential.gradients(order.mean, order.q1, order.q2)
             by_kind = {"gradient_transposed": result.q1, "gradient_plain": result.q2}
         decay = float(self.model.weight_decay)
-        return np.array(
-            [decay if c.kind == "decay" else by_kind[c.kind][c.k, c.l] for c in self.views.couplings], dtype=np.float64
-        )
+        known = {
+            c: decay if c.kind == "decay" else float(by_kind[c.kind][c.k, c.l])
+            for c in self.views.couplings
+            if c.kind != "bias"
+        }
+        known |= self._biases(known, values)
+        return np.array([known[c] for c in self.views.couplings], dtype=np.float64)
+
+    def _biases(self, known: dict[Coupling, float], values: FloatArray) -> dict[Coupling, float]:
+        """beta from d tr S_k/dt = 0 over the trained indices with a mean."""
+        if not self._drifts:
+            return {}
+        self._speeds(values)
+        biases = list(self._drifts)
+        matrix = np.zeros((len(biases), len(biases)))
+        right = np.zeros(len(biases))
+        for row, c in enumerate(biases):
+            for other, (linear, constant) in self._drifts[c].items():
+                value = float((linear @ values + constant)[0])
+                if other.kind == "bias":
+                    matrix[row, biases.index(other)] = value
+                else:
+                    right[row] -= known[other] * value
+        return dict(zip(biases, np.linalg.solve(matrix, right).tolist(), strict=True))
 
     def loss(self, moments: Moments) -> float:
         """Phi at the state, the population loss without the weight decay term."""
-        first, second = self.overlaps(moments)
+        order = self.order_parameters(moments)
         if self.symmetric:
-            return float(self.potential.tied_value(first).value)
-        return float(self.potential.value(np.zeros(self.count), first, second).value)
+            return float(self.potential.tied_value(order.q1).value)
+        return float(self.potential.value(order.mean, order.q1, order.q2).value)
+
+    def mean(self, moments: Moments) -> FloatArray:
+        """The means m_k at the state, shape (K,)."""
+        return self.order_parameters(moments).mean
 
 
-__all__ = ["CouplingValues"]
+def read_observables(
+    system: ClosedSystem, couplings: CouplingValues, names: Sequence[str], states: FloatArray
+) -> dict[str, FloatArray]:
+    """Named observables at the states of a closed system, each of shape (number of states,)."""
+    readers = {
+        name: None
+        if name == "loss" or mean_index(name, couplings.model) is not None
+        else named_observable(name, couplings.model, couplings.views)
+        for name in names
+    }
+    values = {name: np.empty(len(states)) for name in names}
+    for row, state in enumerate(states):
+
+        def moments(words: Sequence[Word], state: FloatArray = state) -> FloatArray:
+            return system.moments(words, state)
+
+        for name, reader in readers.items():
+            if reader is not None:
+                values[name][row] = reader(moments)
+            elif name == "loss":
+                values[name][row] = couplings.loss(moments)
+            else:
+                values[name][row] = couplings.mean(moments)[mean_index(name, couplings.model)]
+    return values
+
+
+def _trace_drift(views: Views, k: int, coupling: Coupling) -> TracePolynomial:
+    """d tr S_k/dt carried by one coupling, as a trace polynomial."""
+    change = leibniz(views.matrices[k], lambda letter: views.drift.get(letter, {}).get(coupling))
+    return TracePolynomial.of(change)
+
+
+__all__ = ["CouplingValues", "OrderParameters", "read_observables"]

@@ -11,8 +11,8 @@ from scipy.integrate import DOP853
 from scipy.optimize import brentq
 
 from aimtheory.dynamics.dense_output import DenseOutput
-from aimtheory.dynamics.status import COMPLETE, DIVERGED, EVENT, INTERRUPTED
-from aimtheory.errors import AimTheoryError, InputError
+from aimtheory.dynamics.status import BROKEN, COMPLETE, DIVERGED, EVENT, INTERRUPTED
+from aimtheory.errors import AimTheoryError, AssumptionError, InputError
 
 FloatArray = NDArray[np.float64]
 Progress = Callable[[float, float], None]
@@ -102,7 +102,7 @@ def integrate(
     bound = _BLOW_UP * max(1.0, float(np.abs(start).max(initial=0.0)))
     reached, evaluations = 0.0, 0
     values = [function(start) for function, _ in events]
-    keep_dense = dense
+    keep_dense, step_seen = dense, False
     try:
         # A drift of NaN at the very start is an error of the input, not of the integration.
         if final > 0 and start.size:
@@ -120,6 +120,7 @@ def integrate(
                         code = DIVERGED
                         notes.append(f"the state exceeded {bound:.1e} at t = {solver.t:.6g}")
                         break
+                    step_seen = True
                     piece = solver.dense_output()
                     stop = solver.t
                     for number, (function, terminal) in enumerate(events):
@@ -164,10 +165,10 @@ def integrate(
         code = INTERRUPTED
         notes.append(f"at t = {reached:.6g} of {final:.6g}")
     except AimTheoryError as error:
-        if not states:
+        if not step_seen:
             raise
         # The right-hand side refused a state on the way: keep the trajectory up to there.
-        code = DIVERGED
+        code = BROKEN if isinstance(error, AssumptionError) else DIVERGED
         notes.append(f"the right-hand side failed after t = {reached:.6g}: {error}")
     solution = (
         DenseOutput(np.array(breakpoints), np.array(step_states), np.array(coefficients))

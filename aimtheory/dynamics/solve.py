@@ -8,15 +8,17 @@ from typing import TYPE_CHECKING
 import numpy as np
 from numpy.typing import ArrayLike, NDArray
 
-from aimtheory.dynamics.coupling_values import CouplingValues
+from aimtheory.dynamics.coupling_values import CouplingValues, read_observables
+from aimtheory.dynamics.fast_mean import critical_points
 from aimtheory.dynamics.integrate import Event, Integration, Progress, check_times, integrate
 from aimtheory.dynamics.status import COMPLETE, EVENT, UNCHECKED, UNTRUSTED, Status
 from aimtheory.dynamics.trajectory import Trajectory
 from aimtheory.errors import InputError
 from aimtheory.hierarchy import Closure, closure, views
 from aimtheory.hierarchy.closures import ClosedSystem, ClosureProblem
+from aimtheory.hierarchy.initial_moments import ParameterMatrices
 from aimtheory.hierarchy.moments import check_degree
-from aimtheory.hierarchy.observables import default_observables, named_observable, observable_words
+from aimtheory.hierarchy.observables import default_observables, observable_words
 from aimtheory.model import AttentionModel
 from aimtheory.words import Word, trace_name
 
@@ -36,7 +38,8 @@ def solve(
     times: ArrayLike,
     closure: str | Closure = "gns",
     observables: Iterable[str | Word] | None = None,
-    initial: JointLaw | None = None,
+    initial: JointLaw | ParameterMatrices | None = None,
+    initial_mean: ArrayLike | None = None,
     events: Sequence[Event] = (),
     check: bool = True,
     trust_tolerance: float = TRUST_TOLERANCE,
@@ -51,10 +54,10 @@ def solve(
     ``closure`` is ``"gns"`` (compressed operators: converges for all times), ``"zero"`` ([D] (13): diverges past its
     radius of convergence without weight decay), ``"matrix"`` (the flow on sampled matrices, ``dim=``, ``seed=``) or a
     ``Closure``. Time is t = n x time_factor x learning_rate / d. ``observables`` are names (default: traces, overlaps
-    q and p of the trained index, loss). ``initial`` replaces the model's laws: a ``FreeFamily``, a ``MatrixFamily``
-    or ``JointMoments``. With ``check`` the system is also solved at degree M-2, which gives ``errors`` and
-    ``trusted_until``. ``progress`` is called with (time, final time). Approximate; the local error of the integrator
-    is at most atol + rtol |y|.
+    q and p of the trained index, loss). ``initial`` replaces the model's laws: parameter matrices by name, a
+    ``FreeFamily``, a ``MatrixFamily`` or ``JointMoments``. With ``check`` the system is also solved at degree M-2,
+    which gives ``errors`` and ``trusted_until``. ``progress`` is called with (time, final time). Approximate; the
+    local error of the integrator is at most atol + rtol |y|.
 
     A blow-up or Ctrl-C gives a trajectory up to there with a status that says so. Raises ``InputError`` for a bad
     degree, time, closure or observable.
@@ -74,15 +77,18 @@ def solve(
     names = tuple(default_observables(model) if observables is None else _names(observables))
     for name in (*names, *(event.observable for event in events)):
         observable_words(name, model, seen)
-    couplings = CouplingValues(model, seen)
+    start_mean = _initial_mean(model, initial_mean)
+    couplings = CouplingValues(model, seen, start_mean)
     system = chosen.close(ClosureProblem(model, seen, degree, initial))
+    notes = _mean_notes(system, couplings)
     result = _integrate(system, couplings, grid, events, rtol, atol, dense, progress)
-    values = _read(system, couplings, names, result.states)
+    couplings.restart()
+    values = read_observables(system, couplings, names, result.states)
 
-    coarser = chosen.coarser_degree(degree) if check and result.times.size else None
+    coarser = chosen.coarser_degree(degree) if check and result.times.size and not system.is_exact else None
     errors = {name: np.full(len(result.times), np.nan) for name in names}
     trusted_until, checked = float("nan"), False
-    notes = list(result.notes)
+    notes += result.notes
     if coarser is not None and coarser >= 2:
         checked = True
         trusted_until = _compare(
@@ -102,7 +108,10 @@ def solve(
         )
     code = result.code
     reached = float(result.times[-1]) if len(result.times) else 0.0
-    if not checked:
+    if system.is_exact:
+        trusted_until = reached
+        notes.append("the equations close by themselves: nothing was truncated")
+    elif not checked:
         trusted_until = reached if not check or chosen.coarser_degree(degree + 2) is None else 0.0
         code = UNCHECKED if code in (COMPLETE, EVENT) else code
     elif trusted_until < reached and code in (COMPLETE, EVENT):
@@ -123,8 +132,39 @@ def solve(
         states=result.states,
         dense=result.dense,
         initial=initial,
+        initial_mean=start_mean,
         evaluations=result.evaluations,
     )
+
+
+def _initial_mean(model: AttentionModel, value: ArrayLike | None) -> FloatArray | None:
+    if value is None:
+        return None
+    if model.centred:
+        raise InputError("initial_mean is given but the forms of this model are centred; they have no mean")
+    array = np.asarray(value, dtype=np.float64)
+    if array.shape != (len(model.indices),) or not np.isfinite(array).all():
+        raise InputError(f"initial_mean = {value!r} must be {len(model.indices)} finite numbers, one an index")
+    return array
+
+
+def _mean_notes(system: ClosedSystem, couplings: CouplingValues) -> list[str]:
+    """Start the fast means, and say so when the start decides among several attracting ones."""
+    if couplings.fast is None:
+        return []
+    order = couplings.order_parameters(lambda words: system.moments(words, system.initial))
+    trained = np.zeros(len(couplings.model.indices), dtype=bool)
+    trained[couplings.fast.trained] = True
+    points = critical_points(couplings.potential, trained, couplings.start_mean, order.q1, order.q2)
+    attracting = [point for point in points if point.stable]
+    if len(attracting) <= 1:
+        return []
+    where = ", ".join(str([round(float(m), 4) for m in point.mean[trained]]) for point in attracting)
+    chosen = [round(float(m), 4) for m in order.mean[trained]]
+    return [
+        f"{len(attracting)} attracting means m* at time 0, {where}: the fast flow from m(0) chose {chosen}, and the "
+        "trajectory is that of this branch (initial_mean= starts elsewhere)"
+    ]
 
 
 def _closure(value: str | Closure, options: dict[str, object]) -> Closure:
@@ -157,7 +197,7 @@ def _integrate(
 
     def crossing(event: Event) -> Callable[[FloatArray], float]:
         return lambda state: (
-            _read(system, couplings, (event.observable,), state[None])[event.observable][0] - event.level
+            read_observables(system, couplings, (event.observable,), state[None])[event.observable][0] - event.level
         )
 
     return integrate(
@@ -172,28 +212,11 @@ def _integrate(
     )
 
 
-def _read(
-    system: ClosedSystem, couplings: CouplingValues, names: Sequence[str], states: FloatArray
-) -> dict[str, FloatArray]:
-    readers = {
-        name: None if name == "loss" else named_observable(name, couplings.model, couplings.views) for name in names
-    }
-    values = {name: np.empty(len(states)) for name in names}
-    for row, state in enumerate(states):
-
-        def moments(words: Sequence[Word], state: FloatArray = state) -> FloatArray:
-            return system.moments(words, state)
-
-        for name, reader in readers.items():
-            values[name][row] = couplings.loss(moments) if reader is None else reader(moments)
-    return values
-
-
 def _compare(
     model: AttentionModel,
     chosen: Closure,
     coarser: int,
-    initial: JointLaw | None,
+    initial: JointLaw | ParameterMatrices | None,
     couplings: CouplingValues,
     system: ClosedSystem,
     result: Integration,
@@ -211,14 +234,16 @@ def _compare(
     if result.dense is not None and result.times[-1] > 0:
         # Between the requested times too: a disagreement there must not hide.
         grid = np.union1d(grid, np.linspace(0.0, result.times[-1], 65))
-    separate = CouplingValues(model, couplings.views)
+    separate = CouplingValues(model, couplings.views, couplings.start_mean)
     rough = _integrate(lower, separate, grid, (), rtol, atol, False, None)
+    couplings.restart()
+    separate.restart()
     if result.dense is not None:
         fine_states = result.dense(rough.times)
-        fine = _read(system, couplings, readable, fine_states)
+        fine = read_observables(system, couplings, readable, fine_states)
     else:
         fine = {name: values[name][: len(rough.times)] for name in readable}
-    low = _read(lower, separate, readable, rough.states)
+    low = read_observables(lower, separate, readable, rough.states)
     worst = np.zeros(len(rough.times))
     for name in readable:
         gap = np.abs(fine[name] - low[name])
@@ -234,7 +259,7 @@ def _compare(
 
 def _holds(system: ClosedSystem, name: str, couplings: CouplingValues) -> bool:
     try:
-        _read(system, couplings, (name,), system.initial[None])
+        read_observables(system, couplings, (name,), system.initial[None])
     except InputError:
         return False
     return True

@@ -10,6 +10,7 @@ UNTRUSTED = "untrusted"
 UNCHECKED = "unchecked"
 DIVERGED = "diverged"
 INTERRUPTED = "interrupted"
+BROKEN = "assumption broken"
 
 _ADVICE = {
     COMPLETE: "degrees M and M-2 agree over the whole time span",
@@ -20,6 +21,7 @@ _ADVICE = {
     "solve with check=True or compare by hand",
     DIVERGED: "the closed equations blew up; values after the last time are missing. "
     "The zero closure does this past its convergence time: use closure='gns', or add weight decay",
+    BROKEN: "an assumption of the theory failed on the way; the trajectory goes up to there",
     INTERRUPTED: "interrupted from the keyboard; the times reached are here",
 }
 
@@ -45,4 +47,4 @@ class Status:
         return f"{self.code}: {self.advice}"
 
 
-__all__ = ["COMPLETE", "DIVERGED", "EVENT", "INTERRUPTED", "UNCHECKED", "UNTRUSTED", "Status"]
+__all__ = ["BROKEN", "COMPLETE", "DIVERGED", "EVENT", "INTERRUPTED", "UNCHECKED", "UNTRUSTED", "Status"]

@@ -84,6 +84,8 @@ def save_trajectory(trajectory: Trajectory, path: str | Path, *, overwrite: bool
             for variable, table in (("values", trajectory.values), ("errors", trajectory.errors)):
                 file.create_variable(variable, both, data=np.array([table[n] for n in names]).reshape(shape))
             file.create_variable("states", ("time", "state"), data=trajectory.states)
+            if trajectory.initial_mean is not None:
+                file.attrs["initial_mean"] = trajectory.initial_mean
             if trajectory.dense is not None:
                 steps, order = trajectory.dense.coefficients.shape[:2]
                 file.dimensions["step"] = steps
@@ -150,6 +152,9 @@ def load_trajectory(path: str | Path, model: AttentionModel | None = None) -> Tr
         events={name: tuple(crossed) for name, crossed in json.loads(meta["events"]).items()},
         states=states,
         dense=dense,
+        initial_mean=None
+        if "initial_mean" not in meta
+        else np.atleast_1d(np.array(meta["initial_mean"], dtype=np.float64)),
         evaluations=int(meta["evaluations"]),
     )
 

@@ -11,13 +11,13 @@ from typing import TYPE_CHECKING
 import numpy as np
 from numpy.typing import ArrayLike, NDArray
 
-from aimtheory.dynamics.coupling_values import CouplingValues
+from aimtheory.dynamics.coupling_values import CouplingValues, read_observables
 from aimtheory.dynamics.dense_output import DenseOutput
 from aimtheory.dynamics.status import Status
 from aimtheory.errors import InputError
 from aimtheory.hierarchy import Closure, Views, views
 from aimtheory.hierarchy.closures import ClosedSystem, ClosureProblem
-from aimtheory.hierarchy.observables import named_observable
+from aimtheory.hierarchy.initial_moments import ParameterMatrices
 from aimtheory.model import AttentionModel
 from aimtheory.spectra import SpectralMeasure
 from aimtheory.words import Word, trace_name
@@ -50,7 +50,8 @@ class Trajectory:
     events: Mapping[str, tuple[float, ...]]
     states: FloatArray = field(repr=False)
     dense: DenseOutput | None = field(repr=False, default=None)
-    initial: JointLaw | None = field(repr=False, default=None)
+    initial: JointLaw | ParameterMatrices | None = field(repr=False, default=None)
+    initial_mean: FloatArray | None = None
     evaluations: int = 0
 
     @cached_property
@@ -65,27 +66,33 @@ class Trajectory:
 
     @cached_property
     def _couplings(self) -> CouplingValues:
-        return CouplingValues(self.model, self.views)
+        return CouplingValues(self.model, self.views, self.initial_mean)
 
     def __getitem__(self, name: str | Word) -> FloatArray:
         """Values over ``times`` of an observable or of a word; ``InputError`` when the state does not hold it."""
         key = trace_name(name) if isinstance(name, Word) else name
-        return self.values[key] if key in self.values else self.read(key, self.states)
+        return self.values[key] if key in self.values else self.read(key, self.states, self.times)
 
     def __len__(self) -> int:
         return len(self.times)
 
-    def read(self, name: str, states: FloatArray) -> FloatArray:
-        """An observable at given states, shape (number of states,)."""
-        return np.array([self._value(name, state) for state in states])
+    def read(self, name: str, states: FloatArray, times: FloatArray | None = None) -> FloatArray:
+        """An observable at given states, shape (number of states,).
 
-    def _value(self, name: str, state: FloatArray) -> float:
-        def moments(words: Sequence[Word]) -> FloatArray:
-            return self.system.moments(words, state)
-
-        if name == "loss":
-            return self._couplings.loss(moments)
-        return float(named_observable(name, self.model, self.views)(moments))
+        ``times`` tells on which branch of means to read them: that of the nearest time of the trajectory.
+        """
+        means = [f"m_{k + 1}" for k in range(len(self.model.indices))]
+        trained = [mean for mean, moves in zip(means, self.model.trainable, strict=True) if moves]
+        if times is not None and len(times) and all(mean in self.values for mean in trained):
+            nearest = int(np.abs(self.times - times[0]).argmin())
+            start = self._couplings.start_mean.copy()
+            for k, mean in enumerate(means):
+                if mean in self.values:
+                    start[k] = self.values[mean][nearest]
+            self._couplings.restart(start)
+        else:
+            self._couplings.restart()
+        return read_observables(self.system, self._couplings, (name,), states)[name]
 
     def at(self, times: ArrayLike, names: Sequence[str] | None = None) -> dict[str, FloatArray]:
         """Observables at any times in the solved range, from the dense output.
@@ -97,8 +104,9 @@ class Trajectory:
             raise InputError(
                 "no dense output was kept for this trajectory; solve again with the times you need in times="
             )
-        states = self.dense(times)
-        return {name: self.read(name, states) for name in (tuple(self.values) if names is None else names)}
+        points = np.atleast_1d(np.asarray(times, dtype=np.float64))
+        states = self.dense(points)
+        return {name: self.read(name, states, points) for name in (tuple(self.values) if names is None else names)}
 
     def spectral_measure(self, time: float, name: str | None = None) -> SpectralMeasure:
         """The spectral measure of an attention matrix at a time, from the operators of the closure (gns or matrix).

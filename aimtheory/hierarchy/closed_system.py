@@ -26,7 +26,7 @@ class ClosureProblem:
     model: AttentionModel
     views: Views
     degree: int
-    initial: JointLaw | None
+    initial: JointLaw | Mapping[str, np.ndarray] | None
 
 
 class ClosedSystem(ABC):
@@ -38,6 +38,8 @@ class ClosedSystem(ABC):
     """
 
     exact_degree: int
+    is_exact: bool = False
+    """True when nothing was truncated, so that there is no truncation error to estimate."""
 
     @property
     @abstractmethod

@@ -9,44 +9,113 @@ import numpy as np
 from aimtheory.errors import InputError, NumericsError
 from aimtheory.hierarchy.moments import MomentHierarchy
 from aimtheory.hierarchy.views import Views
-from aimtheory.model import AttentionModel
-from aimtheory.spectra import FreeFamily, JointLaw, MatrixFamily, SpectralLaw
+from aimtheory.model import EMBEDDING, AttentionModel, LetterLaws
+from aimtheory.spectra import (
+    FockFamily,
+    FockLetter,
+    FreeFamily,
+    GaussianFactors,
+    Ginibre,
+    JointLaw,
+    MatrixFamily,
+    SpectralLaw,
+    Wishart,
+)
 from aimtheory.words import Letter
 
+ParameterMatrices = Mapping[str, np.ndarray]
+"""Given matrices of the parameter letters, by name: an initial condition at finite d."""
 
-def initial_law(model: AttentionModel, views: Views) -> FreeFamily:
-    """The free family of the model's laws, letters in the order of the alphabet.
 
-    Independent matrices, one of them orthogonally invariant, are free as d tends to infinity, so that all mixed moments
-    follow from the laws of the indices. Raises ``InputError`` when a view is not a self-adjoint matrix with a law of
-    its own (factors of untied attention).
+def initial_law(model: AttentionModel, views: Views) -> JointLaw:
+    """The joint law of the views at time zero, letters in the order of the alphabet.
+
+    Independent matrices, one of them orthogonally invariant, are free as d tends to infinity, so that all mixed
+    moments follow from the laws of the indices: a ``FreeFamily`` when every view is self-adjoint with a law of its
+    own (exact moments), else a ``FockFamily`` of Gaussian factors. Raises ``InputError`` for a law that is neither.
     """
     laws: dict[str, SpectralLaw] = {}
     for index in model.indices:
-        words = tuple(views.read(word) for word, _ in index.factorization.polynomial)
+        words = tuple(views.read(word) for word, _ in index.factorization.polynomial if len(word))
         simple = len(words) == 1 and len(words[0]) == 1 and words[0].letters[0].symmetric
         if simple and isinstance(index.law, SpectralLaw):
             laws[str(words[0])] = index.law
     letters = [str(letter) for letter in views.alphabet.letters]
-    lacking = [name for name in letters if name not in laws]
-    if lacking:
-        raise InputError(
-            f"no spectral law gives the initial moments of {', '.join(lacking)}; give matrices instead "
-            "(initial=MatrixFamily(...)), or use a tied model whose student and teacher have spectral laws"
+    if all(name in laws for name in letters):
+        return FreeFamily({name: laws[name] for name in letters})
+    quiver, widths = fock_quiver(model, views)
+    products = {
+        str(letter): tuple(
+            ((factor.T if factor.transposed else factor).name, factor.transposed)
+            for factor in (views.expansion[letter.T].T if letter.transposed else views.expansion[letter])
         )
-    return FreeFamily({name: laws[name] for name in letters})
+        for letter in views.alphabet.letters
+    }
+    return FockFamily(products, quiver, widths)
 
 
-def matrix_views(views: Views, parameters: Mapping[str, np.ndarray]) -> dict[Letter, np.ndarray]:
+def fock_quiver(model: AttentionModel, views: Views) -> tuple[tuple[FockLetter, ...], dict[str, float]]:
+    """The parameter letters as free letters of a quiver, with the widths of their spaces.
+
+    Raises ``InputError`` when a letter is neither Gaussian nor self-adjoint with a spectral law.
+    """
+    laws: dict[str, float | SpectralLaw] = {}
+    widths: dict[str, float] = {EMBEDDING: 1.0}
+    for index in model.indices:
+        form, law = index.factorization, index.law
+        if isinstance(law, LetterLaws):
+            for letter in form.letters:
+                if letter.name not in law.laws:
+                    raise InputError(
+                        f"no law is given for the letter {letter.name} of {form.name}; add it to LetterLaws"
+                    )
+                value = law.laws[letter.name]
+                laws[letter.name] = value if isinstance(value, SpectralLaw) else float(value)
+                for space in (letter.rows, letter.columns):
+                    if space != EMBEDDING:
+                        if space not in law.widths:
+                            raise InputError(
+                                f"the width of the space {space!r} of {form.name} is not given in LetterLaws"
+                            )
+                        widths[space] = float(law.widths[space])
+        elif form.kind == "tied" and isinstance(law, Wishart):
+            (letter,) = form.letters
+            widths[letter.columns] = float(law.width)
+            laws[letter.name] = float(law.trace) / float(law.width)
+        elif form.kind == "untied" and isinstance(law, GaussianFactors):
+            left, right = form.letters
+            widths[left.columns] = float(law.width)
+            laws |= {left.name: float(law.left), right.name: float(law.right)}
+        elif form.kind == "direct" and isinstance(law, Ginibre):
+            laws[form.letters[0].name] = float(law.variance)
+        elif form.kind == "direct" and isinstance(law, SpectralLaw):
+            laws[form.letters[0].name] = law
+        else:
+            raise InputError(
+                f"no moments follow from the law {law!r} of {form.name} = {form.polynomial}; use Gaussian factors "
+                "(Wishart, GaussianFactors, Ginibre, LetterLaws), or give matrices: initial={name: matrix}"
+            )
+    quiver = tuple(
+        FockLetter(letter.name, letter.rows, letter.columns, laws[letter.name], views.parameter_degree(letter))
+        for letter in views.parameters
+    )
+    return quiver, widths
+
+
+def initial_means(model: AttentionModel) -> np.ndarray:
+    """The limits m_k of Tr S_k/sqrt(d) at time zero, shape (K,): zero but for laws that carry a mean."""
+    means = [float(index.law.mean) if isinstance(index.law, Ginibre | LetterLaws) else 0.0 for index in model.indices]
+    return np.array(means)
+
+
+def matrix_views(views: Views, parameters: ParameterMatrices) -> dict[Letter, np.ndarray]:
     """Every letter of the alphabet as a matrix, from the matrices of the parameters by name."""
     result: dict[Letter, np.ndarray] = {}
+    checked = check_parameters(views, parameters)
     for letter, word in views.expansion.items():
         product: np.ndarray | None = None
         for factor in word:
-            base = factor.T if factor.transposed else factor
-            if base.name not in parameters:
-                raise InputError(f"no matrix was given for {base.name}; given are {', '.join(sorted(parameters))}")
-            matrix = np.asarray(parameters[base.name])
+            matrix = checked[(factor.T if factor.transposed else factor).name]
             matrix = matrix.T if factor.transposed else matrix
             product = matrix if product is None else product @ matrix
         assert product is not None  # an expansion has at least one letter
@@ -56,21 +125,60 @@ def matrix_views(views: Views, parameters: Mapping[str, np.ndarray]) -> dict[Let
     return result
 
 
-def matrix_family(views: Views, parameters: Mapping[str, np.ndarray]) -> MatrixFamily:
+def check_parameters(views: Views, parameters: ParameterMatrices) -> dict[str, np.ndarray]:
+    """The matrices as float64 arrays of fitting shapes; ``InputError`` names the letter, the shape or the entry that
+    is wrong.
+    """
+    sizes: dict[str, tuple[int, str]] = {}
+    result: dict[str, np.ndarray] = {}
+    for letter in views.parameters:
+        if letter.name not in parameters:
+            raise InputError(
+                f"no matrix was given for {letter.name}; given are {', '.join(sorted(parameters)) or 'none'}"
+            )
+        matrix = np.asarray(parameters[letter.name], dtype=np.float64)
+        if matrix.ndim != 2:
+            raise InputError(f"the matrix of {letter.name} has shape {matrix.shape}; it must have rows and columns")
+        if not np.isfinite(matrix).all():
+            raise InputError(f"the matrix of {letter.name} has an entry that is not finite")
+        for space, size in ((letter.rows, matrix.shape[0]), (letter.columns, matrix.shape[1])):
+            known, owner = sizes.setdefault(space, (size, letter.name))
+            if known != size:
+                raise InputError(
+                    f"the matrix of {letter.name} has shape {matrix.shape}, so the space {space!r} has dimension "
+                    f"{size}, but {owner} says {known}; factors that share a space must fit"
+                )
+        if letter.symmetric and np.abs(matrix - matrix.T).max() > 1e-12 * max(1.0, np.abs(matrix).max()):
+            raise InputError(f"the matrix of {letter.name} is not symmetric, as this letter must be")
+        result[letter.name] = matrix
+    return result
+
+
+def matrix_family(views: Views, parameters: ParameterMatrices) -> MatrixFamily:
     """Given parameter matrices as initial condition, letters in the order of the alphabet."""
     matrices = matrix_views(views, parameters)
     return MatrixFamily({str(letter): matrices[letter] for letter in views.alphabet.letters})
 
 
-def initial_moments(hierarchy: MomentHierarchy, law: JointLaw | None = None) -> np.ndarray:
+def joint_law(model: AttentionModel, views: Views, initial: JointLaw | ParameterMatrices | None) -> JointLaw:
+    """Any initial condition as a joint law of the views: the model's own when None, given parameter matrices as a
+    family.
+    """
+    if initial is None:
+        return initial_law(model, views)
+    law = initial if isinstance(initial, JointLaw) else matrix_family(views, initial)
+    check_letters(law, views)
+    return law
+
+
+def initial_moments(hierarchy: MomentHierarchy, law: JointLaw | ParameterMatrices | None = None) -> np.ndarray:
     """The moments of all words of a hierarchy at time zero, float64, in state order.
 
-    ``law`` defaults to the free family of the model. Raises ``InputError`` when its letters are not those of the
-    alphabet and ``NumericsError`` when a moment is not finite.
+    ``law`` defaults to that of the model. Raises ``InputError`` when its letters are not those of the alphabet and
+    ``NumericsError`` when a moment is not finite.
     """
-    law = initial_law(hierarchy.model, hierarchy.views) if law is None else law
-    check_letters(law, hierarchy.views)
-    values = [law.moments_of_codes(codes, n + 1) for n, codes in enumerate(hierarchy.codes) if len(codes)]
+    joint = joint_law(hierarchy.model, hierarchy.views, law)
+    values = [joint.moments_of_codes(codes, n + 1) for n, codes in enumerate(hierarchy.codes) if len(codes)]
     result = np.concatenate(values) if values else np.zeros(0)
     if not np.isfinite(result).all():
         bad = int(np.flatnonzero(~np.isfinite(result))[0])
@@ -87,4 +195,15 @@ def check_letters(law: JointLaw, views: Views) -> None:
         )
 
 
-__all__ = ["check_letters", "initial_law", "initial_moments", "matrix_family", "matrix_views"]
+__all__ = [
+    "ParameterMatrices",
+    "check_letters",
+    "check_parameters",
+    "fock_quiver",
+    "initial_law",
+    "initial_means",
+    "initial_moments",
+    "joint_law",
+    "matrix_family",
+    "matrix_views",
+]

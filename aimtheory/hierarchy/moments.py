@@ -175,6 +175,11 @@ class MomentHierarchy:
             result.append(CouplingOperator(name, scale, matrix, sources[number]))
         return tuple(result)
 
+    @property
+    def closes(self) -> bool:
+        """True when no word is missing: no letter's drift is longer than a letter, as for direct optimization."""
+        return all(term.size <= 1 for term in self._table.replacements)
+
     @cached_property
     def missing(self) -> tuple[Word, ...]:
         """Words above degree M that the equations call on: what a closure must supply."""

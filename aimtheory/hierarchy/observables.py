@@ -21,6 +21,7 @@ from aimtheory.words import Polynomial, Word, canonical_trace
 
 FloatArray = NDArray[np.float64]
 
+_MEAN = re.compile(r"m_(\d+)")
 _NAMED = re.compile(r"(t|q|q1|q2|p)_(?:(\d)(\d)?|(\d+),(\d+))")
 
 
@@ -76,13 +77,17 @@ class OverlapReader:
 
 @dataclass(frozen=True)
 class NamedObservable:
-    """A product of trace polynomials, minus another: value = first - second x third (the last two absent for a plain
-    trace)."""
+    """value = first - second x third (the last two absent for a plain trace), in trace polynomials.
+
+    A mean m_k = Tr S_k/sqrt(d) = sqrt(d) tr S_k is ``per_root_dim``: a matrix of finite d has it, moments in the
+    limit do not (it is of order one while tr S_k vanishes; theories slave it to the overlaps).
+    """
 
     name: str
     first: TracePolynomial
     second: TracePolynomial | None = None
     third: TracePolynomial | None = None
+    per_root_dim: bool = False
 
     @property
     def words(self) -> tuple[Word, ...]:
@@ -90,22 +95,51 @@ class NamedObservable:
         parts = [part for part in (self.first, self.second, self.third) if part is not None]
         return tuple(dict.fromkeys(word for part in parts for word in part.words))
 
-    def __call__(self, moments: Callable[[Sequence[Word]], FloatArray]) -> FloatArray:
-        """The value, given a function from words to moments (words on the last axis)."""
+    def __call__(self, moments: Callable[[Sequence[Word]], FloatArray], dim: int | None = None) -> FloatArray:
+        """The value, given a function from words to moments (words on the last axis); ``dim`` is d, for a mean."""
         value = self.first(moments)
         if self.second is not None and self.third is not None:
             value = value - self.second(moments) * self.third(moments)
+        if self.per_root_dim:
+            if dim is None:
+                raise InputError(
+                    f"observable {self.name!r} is a mean, of order one where moments vanish: give dim="
+                )
+            value = value * np.sqrt(dim)
         return value
+
+
+def mean_index(name: str, model: AttentionModel) -> int | None:
+    """The index k (from 0) when the name is a mean ``m_k`` of the forms, else None.
+
+    Raises ``InputError`` for a model whose forms are centred, whose means are zero by definition, or without that
+    index.
+    """
+    match = _MEAN.fullmatch(name.strip())
+    if match is None:
+        return None
+    k = int(match[1]) - 1
+    if not 0 <= k < len(model.indices):
+        raise InputError(f"observable {name!r} does not fit a model with {len(model.indices)} indices")
+    if model.centred:
+        raise InputError(
+            f"observable {name!r} is the mean of a form, and the forms of this model are centred: their mean is zero; "
+            "use centred=False for a model that keeps it"
+        )
+    return k
 
 
 def named_observable(name: str, model: AttentionModel, views: Views) -> NamedObservable:
     """The observable of that name; ``InputError`` lists the names that exist. ``loss`` is not one: it is Phi of the
     overlaps."""
+    mean = mean_index(name, model)
+    if mean is not None:
+        return NamedObservable(name, TracePolynomial.of(views.matrices[mean]), per_root_dim=True)
     match = _NAMED.fullmatch(name.strip())
     if match is None:
         if not name.strip().startswith("tr(") or not name.strip().endswith(")"):
             raise InputError(
-                f"unknown observable {name!r}; use t_1, q_12, q1_12, q2_12, p_12, loss, or a trace such as "
+                f"unknown observable {name!r}; use t_1, q_12, q1_12, q2_12, p_12, m_1, loss, or a trace such as "
                 f"tr({' '.join(str(a) for a in views.alphabet.letters[:2])})"
             )
         return NamedObservable(name, TracePolynomial.of(Polynomial({views.parse(name): 1})))
@@ -132,8 +166,8 @@ def named_observable(name: str, model: AttentionModel, views: Views) -> NamedObs
 
 
 def observable_words(name: str, model: AttentionModel, views: Views) -> tuple[Word, ...]:
-    """The words an observable needs; for ``loss`` the overlaps that the couplings read."""
-    if name == "loss":
+    """The words an observable needs; for ``loss`` and the means ``m_k`` the overlaps that the couplings read."""
+    if name == "loss" or mean_index(name, model) is not None:
         reader = OverlapReader.of(views)
         rows = [p for row in (*reader.transposed, *reader.plain) for p in row]
         return tuple(dict.fromkeys(word for polynomial in rows for word in polynomial.words))
@@ -141,17 +175,16 @@ def observable_words(name: str, model: AttentionModel, views: Views) -> tuple[Wo
 
 
 def default_observables(model: AttentionModel) -> tuple[str, ...]:
-    """The observables shown when none are asked for: traces, overlaps and structural overlaps of the first trained
-    index, and the loss."""
+    """The observables shown when none are asked for: traces, overlaps and structural overlaps of the trained indices,
+    their means when the forms have one, and the loss."""
     count = len(model.indices)
-    if count > 9:
-        pairs = [(k, l, f"{k},{l}") for k in range(1, count + 1) for l in range(k, count + 1)]
-    else:
-        pairs = [(k, l, f"{k}{l}") for k in range(1, count + 1) for l in range(k, count + 1)]
+    separator = "," if count > 9 else ""
     moving = {k + 1 for k, index in enumerate(model.indices) if index.trainable}
-    names = [f"t_{k}" for k in sorted(moving)] if count <= 9 else []
-    for prefix in ("q", "p"):
-        names += [f"{prefix}_{label}" for k, l, label in pairs if moving & {k, l}]
+    pairs = [(k, l) for k in range(1, count + 1) for l in range(k, count + 1) if k in moving or l in moving]
+    symmetric = all(index.factorization.is_symmetric for index in model.indices)
+    names = [f"t_{k}" for k in sorted(moving)] if model.centred else [f"m_{k}" for k in sorted(moving)]
+    for prefix in ("q", "p") if symmetric else ("q1", "q2", "p"):
+        names += [f"{prefix}_{k}{separator}{l}" for k, l in pairs]
     return (*names, "loss")
 
 
@@ -160,6 +193,7 @@ __all__ = [
     "OverlapReader",
     "TracePolynomial",
     "default_observables",
+    "mean_index",
     "named_observable",
     "observable_words",
 ]

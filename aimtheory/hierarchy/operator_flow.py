@@ -1,22 +1,47 @@
-"""The matrix flow: every view as a matrix, moving by its own drift polynomial.
+"""The matrix flow: letters as matrices that move by their own drift polynomial.
 
-Shared by the closures that carry operators: compressed ones (gns) and sampled d x d matrices (matrix).
+Shared by the closures that carry operators: compressed ones (gns) and sampled d x d matrices (matrix). The letters
+are either the views (S_k of tied attention) or the parameters themselves (U_k, V_k), whichever moves fewer matrices.
 """
 
 from __future__ import annotations
 
 from collections.abc import Callable, Mapping, Sequence
 from dataclasses import dataclass
+from typing import Any
 
 import numpy as np
+import scipy.sparse as sps
 from numpy.typing import NDArray
 
 from aimtheory.hierarchy.closed_system import ClosedSystem
+from aimtheory.hierarchy.couplings import Coupling
+from aimtheory.hierarchy.flow import CoupledPolynomial
 from aimtheory.hierarchy.views import Views
 from aimtheory.spectra import SpectralMeasure, spectral_measure
 from aimtheory.words import Letter, Word
 
 FloatArray = NDArray[np.float64]
+Matrix = Any
+"""A dense float64 array, or a scipy sparse array for a letter that does not move."""
+
+
+@dataclass(frozen=True)
+class Level:
+    """The letters that are carried as matrices: how they move and how a view is a product of them."""
+
+    drift: Mapping[Letter, CoupledPolynomial]
+    expand: Callable[[Word], Word]
+
+    @classmethod
+    def of_views(cls, views: Views) -> Level:
+        """The views themselves."""
+        return cls(views.drift, lambda word: word)
+
+    @classmethod
+    def of_parameters(cls, views: Views) -> Level:
+        """The parameters, of which views are products."""
+        return cls(views.flow.drift, views.expand)
 
 
 @dataclass(frozen=True)
@@ -28,23 +53,97 @@ class Term:
     word: tuple[Letter, ...]
 
 
-class MatrixPolynomial:
-    """sum_t c[coupling_t] coefficient_t word_t as a program of as few matrix products as grouping by the last letter
-    gives.
+@dataclass(frozen=True)
+class _Node:
+    """A sum of terms: plain letters, and products of a letter with the sum of what is left when it is split off.
 
-    For a symmetric result only half of the terms are multiplied out: P + P^T with the words of P chosen to end alike,
-    so that the tied drift -(H S + S H) takes one product whatever the number of indices.
+    ``identity`` and ``letters`` are leaves, (term number[, letter]); ``left`` are (X, rest) for X x rest, ``right``
+    (X, rest) for rest x X.
     """
 
-    def __init__(self, terms: Sequence[Term], symmetric: bool) -> None:
-        self.symmetric = symmetric
-        self.terms = _half(terms) if symmetric else tuple(terms)
+    identity: tuple[int, ...]
+    letters: tuple[tuple[int, Letter], ...]
+    left: tuple[tuple[Letter, _Node], ...]
+    right: tuple[tuple[Letter, _Node], ...]
+    monomial: tuple[int, tuple[Letter, ...]] | None
 
-    def __call__(self, couplings: FloatArray, matrices: Mapping[Letter, FloatArray]) -> FloatArray:
-        """Evaluate on matrices, one a letter, transposes included."""
-        weighted = [(couplings[t.coupling] * t.coefficient, t.word) for t in self.terms]
-        value = _evaluate(weighted, matrices)
-        return value + value.T if self.symmetric else value
+
+class Sizes:
+    """What products cost: dimensions of the spaces of the letters, and stored entries of the sparse ones."""
+
+    def __init__(self, matrices: Mapping[Letter, Matrix]) -> None:
+        self.rows = {letter: matrix.shape[0] for letter, matrix in matrices.items()}
+        self.columns = {letter: matrix.shape[1] for letter, matrix in matrices.items()}
+        self.entries = {letter: matrix.nnz if sps.issparse(matrix) else None for letter, matrix in matrices.items()}
+
+    def _base(self, letter: Letter) -> tuple[Letter, bool]:
+        return (letter.T, True) if letter.transposed else (letter, False)
+
+    def shape(self, letter: Letter) -> tuple[int, int]:
+        """Rows and columns of an oriented letter."""
+        base, transposed = self._base(letter)
+        shape = (self.rows[base], self.columns[base])
+        return shape[::-1] if transposed else shape
+
+    def product(self, letter: Letter, other: int) -> float:
+        """Multiplications of a letter by a dense matrix with ``other`` rows or columns."""
+        entries = self.entries[self._base(letter)[0]]
+        rows, columns = self.shape(letter)
+        return float(rows * columns if entries is None else entries) * other
+
+
+def _plan(terms: Sequence[tuple[int, tuple[Letter, ...]]], sizes: Sizes) -> tuple[float, _Node]:
+    """The cheaper of splitting off first letters and splitting off last letters, at every level."""
+    identity = tuple(number for number, word in terms if not word)
+    letters = tuple((number, word[0]) for number, word in terms if len(word) == 1)
+    longer = [(number, word) for number, word in terms if len(word) > 1]
+    monomial = terms[0] if len(terms) == 1 else None
+    if not longer:
+        return 0.0, _Node(identity, letters, (), (), monomial)
+    best: tuple[float, _Node] | None = None
+    for from_left in (True, False):
+        groups: dict[Letter, list[tuple[int, tuple[Letter, ...]]]] = {}
+        for number, word in longer:
+            split, rest = (word[0], word[1:]) if from_left else (word[-1], word[:-1])
+            groups.setdefault(split, []).append((number, rest))
+        cost, branches = 0.0, []
+        for split, rests in groups.items():
+            inner, node = _plan(rests, sizes)
+            rest = rests[0][1]
+            cost += inner + sizes.product(split, sizes.shape(rest[-1])[1] if from_left else sizes.shape(rest[0])[0])
+            branches.append((split, node))
+        if best is None or cost < best[0]:
+            split_left = tuple(branches) if from_left else ()
+            split_right = () if from_left else tuple(branches)
+            best = (cost, _Node(identity, letters, split_left, split_right, monomial))
+    assert best is not None
+    return best
+
+
+class MatrixPolynomial:
+    """sum_t c[coupling_t] coefficient_t word_t as a program of few matrix products.
+
+    Words that share a first or last letter share its product, whichever grouping costs fewer multiplications for the
+    shapes and sparsity at hand. For a symmetric result only half of the terms are multiplied out: P + P^T with the
+    words of P chosen to end alike, so that the tied drift -(H S + S H) takes one product whatever the number of
+    indices.
+    """
+
+    def __init__(self, terms: Sequence[Term], symmetric: bool, sizes: Sizes, shape: tuple[int, int]) -> None:
+        self.symmetric = symmetric
+        self.shape = shape
+        self.terms = _half(terms) if symmetric else tuple(terms)
+        self._root = _plan([(n, term.word) for n, term in enumerate(self.terms)], sizes)[1]
+        self._coupling = np.array([term.coupling for term in self.terms], dtype=np.int64)
+        self._coefficient = np.array([term.coefficient for term in self.terms])
+
+    def __call__(self, couplings: FloatArray, matrices: Products) -> FloatArray:
+        """Evaluate at the couplings, on the matrices of one state."""
+        weights = (couplings[self._coupling] * self._coefficient).tolist()
+        value = _evaluate(self._root, weights, matrices, self.shape[0])
+        if sps.issparse(value):
+            value = value.toarray()
+        return np.asarray(value + value.T if self.symmetric else value)
 
 
 def _half(terms: Sequence[Term]) -> tuple[Term, ...]:
@@ -62,122 +161,164 @@ def _half(terms: Sequence[Term]) -> tuple[Term, ...]:
     return tuple(Term(coupling, coefficient, word) for (coupling, word), coefficient in chosen.items())
 
 
-def _evaluate(terms: Sequence[tuple[float, tuple[Letter, ...]]], matrices: Mapping[Letter, FloatArray]) -> FloatArray:
-    groups: dict[Letter, list[tuple[float, tuple[Letter, ...]]]] = {}
-    total: FloatArray | None = None
-    for weight, word in terms:
-        if len(word) == 0:
-            piece = weight * np.eye(len(next(iter(matrices.values()))))
-            total = piece if total is None else total + piece
-        elif len(word) == 1:
-            piece = weight * matrices[word[0]]
-            total = piece if total is None else total + piece
-        else:
-            groups.setdefault(word[-1], []).append((weight, word[:-1]))
-    for last, prefixes in groups.items():
-        piece = _evaluate(prefixes, matrices) @ matrices[last]
+class Products:
+    """The letters of one state as matrices, and products of them, each computed once."""
+
+    def __init__(self, matrices: Mapping[Letter, Matrix]) -> None:
+        self.matrices = matrices
+        self._known: dict[tuple[Letter, ...], Matrix] = {}
+
+    def __getitem__(self, letter: Letter) -> Matrix:
+        return self.matrices[letter.T].T if letter.transposed else self.matrices[letter]
+
+    def monomial(self, word: tuple[Letter, ...], node: _Node) -> Matrix:
+        """The product of a word in the order its plan says; a product and its transpose are one computation."""
+        if len(word) == 1:
+            return self[word[0]]
+        if word not in self._known:
+            mirrored = tuple(letter.T for letter in reversed(word))
+            if mirrored in self._known:
+                self._known[word] = self._known[mirrored].T
+            elif node.left:
+                (letter, rest), *_ = node.left
+                self._known[word] = self[letter] @ self.monomial(word[1:], rest)
+            else:
+                (letter, rest), *_ = node.right
+                self._known[word] = self.monomial(word[:-1], rest) @ self[letter]
+        return self._known[word]
+
+
+def _evaluate(node: _Node, weights: Sequence[float], products: Products, rows: int) -> Matrix:
+    if node.monomial is not None and node.monomial[1]:
+        number, word = node.monomial
+        return weights[number] * products.monomial(word, node)
+    total: Matrix = None
+    if node.identity:
+        total = sum(weights[n] for n in node.identity) * sps.eye_array(rows, format="csr")
+    for number, letter in node.letters:
+        piece = weights[number] * products[letter]
         total = piece if total is None else total + piece
-    assert total is not None  # a drift polynomial has at least one term
+    for letter, rest in node.left:
+        matrix = products[letter]
+        piece = matrix @ _evaluate(rest, weights, products, matrix.shape[1])
+        total = piece if total is None else total + piece
+    for letter, rest in node.right:
+        piece = _evaluate(rest, weights, products, rows) @ products[letter]
+        total = piece if total is None else total + piece
     return total
 
 
 class OperatorSystem(ClosedSystem):
-    """Views as matrices of one size, moments as a state functional of their products.
+    """Letters as matrices, moments as a state functional of their products.
 
-    ``functional`` maps (left, right) to the state of left^T right, where both are products of views applied to
-    ``start``: for the gns state ``start`` is the vacuum column, for the normalized trace it is the identity.
+    ``matrices`` holds every untransposed letter of the level, dense where it moves. ``functional`` maps (left, right)
+    to the state of left^T right, both being products applied to ``start``: for the gns state ``start`` is the vacuum
+    vector, for the normalized trace it is the identity.
     """
 
     def __init__(
         self,
-        views: Views,
-        matrices: Mapping[Letter, FloatArray],
+        level: Level,
+        couplings: Sequence[Coupling],
+        matrices: Mapping[Letter, Matrix],
         start: FloatArray,
         functional: Callable[[FloatArray, FloatArray], float],
         exact_degree: int,
     ) -> None:
-        self.views = views
         self.exact_degree = exact_degree
+        self.level = level
         self.start = start
         self.functional = functional
-        self.moving = views.trainable_letters
-        self.fixed = dict(matrices)
-        self.shapes = [matrices[letter].shape for letter in self.moving]
+        self.moving = tuple(level.drift)
+        dense = {
+            letter: np.asarray(
+                matrices[letter].todense() if sps.issparse(matrices[letter]) else matrices[letter], dtype=np.float64
+            )
+            for letter in self.moving
+        }
+        self.fixed = {
+            letter: matrix for letter, matrix in matrices.items() if letter not in dense and not letter.transposed
+        }
+        self.shapes = [dense[letter].shape for letter in self.moving]
         self._initial = (
-            np.concatenate([np.asarray(matrices[letter], dtype=np.float64).ravel() for letter in self.moving])
-            if self.moving
-            else np.zeros(0)
+            np.concatenate([dense[letter].ravel() for letter in self.moving]) if self.moving else np.zeros(0)
         )
-        number = {coupling: n for n, coupling in enumerate(views.couplings)}
+        number = {coupling: n for n, coupling in enumerate(couplings)}
+        sizes = Sizes({**self.fixed, **dense})
         self._programs = [
             MatrixPolynomial(
                 [
                     Term(number[coupling], float(coefficient), word.letters)
-                    for coupling, polynomial in views.drift[letter].items()
+                    for coupling, polynomial in level.drift[letter].items()
                     for word, coefficient in polynomial
                 ],
                 letter.symmetric,
+                sizes,
+                shape,
             )
-            for letter in self.moving
+            for letter, shape in zip(self.moving, self.shapes, strict=True)
         ]
         self._cached_state: FloatArray | None = None
         self._cached: dict[tuple[Letter, ...], FloatArray] = {}
 
     @property
     def initial(self) -> FloatArray:
-        """The moving views at time zero, flattened one after another."""
+        """The moving letters at time zero, flattened one after another."""
         return self._initial
 
-    def matrices(self, state: FloatArray) -> dict[Letter, FloatArray]:
-        """Every letter of the alphabet as a matrix at a state."""
-        result = dict(self.fixed)
+    def matrices(self, state: FloatArray) -> Products:
+        """Every letter as a matrix at a state."""
+        result: dict[Letter, Matrix] = dict(self.fixed)
         position = 0
         for letter, shape in zip(self.moving, self.shapes, strict=True):
             size = shape[0] * shape[1]
-            matrix = state[position : position + size].reshape(shape)
+            result[letter] = state[position : position + size].reshape(shape)
             position += size
-            result[letter] = matrix
-            if not letter.symmetric:
-                result[letter.T] = matrix.T
-        return result
+        return Products(result)
 
     def drift(self, couplings: FloatArray, state: FloatArray) -> FloatArray:
-        """The drift of each moving view, evaluated as a matrix polynomial."""
-        matrices = self.matrices(state)
+        """The drift of each moving letter, evaluated as a matrix polynomial."""
         if not self.moving:
             return np.zeros(0)
+        matrices = self.matrices(state)
         return np.concatenate([program(couplings, matrices).ravel() for program in self._programs])
 
     def moments(self, words: Sequence[Word], state: FloatArray) -> FloatArray:
-        """Any word: split in the middle, tr(uv) = <u^T start, v start>; half products are shared between words of one
-        state."""
+        """Any word: split in the middle, tr(uv) = <u^T start, v start>; words of one state share their halves."""
         if self._cached_state is not state:
             self._cached_state, self._cached = state, {(): self.start}
         matrices = self.matrices(state)
-        return np.array(
-            [
-                self.functional(
-                    self._product(word.T.letters[len(word) - len(word) // 2 :], matrices),
-                    self._product(word.letters[len(word) // 2 :], matrices),
-                )
-                for word in words
-            ]
-        )
+        values = []
+        for view in words:
+            word = self.level.expand(view)
+            half = len(word) // 2
+            left = self._product(word.T.letters[len(word) - half :], matrices)
+            values.append(self.functional(left, self._product(word.letters[half:], matrices)))
+        return np.array(values)
 
-    def _product(self, letters: tuple[Letter, ...], matrices: Mapping[Letter, FloatArray]) -> FloatArray:
+    def _product(self, letters: tuple[Letter, ...], matrices: Products) -> FloatArray:
         if letters not in self._cached:
             rest = self._product(letters[1:], matrices)
             whole = rest.ndim == 2 and len(letters) == 1
-            self._cached[letters] = matrices[letters[0]] if whole else matrices[letters[0]] @ rest
+            value = matrices[letters[0]] if whole else matrices[letters[0]] @ rest
+            self._cached[letters] = value.toarray() if sps.issparse(value) else value
         return self._cached[letters]
+
+    def matrix(self, letter: Letter, state: FloatArray) -> FloatArray:
+        """A view as a dense matrix at a state."""
+        matrices = self.matrices(state)
+        product: Matrix = None
+        for factor in self.level.expand(Word.of(letter)):
+            product = matrices[factor] if product is None else product @ matrices[factor]
+        return np.asarray(product.toarray() if sps.issparse(product) else product)
 
     def spectral_measure(self, letter: Letter, state: FloatArray) -> SpectralMeasure:
         """Spectral measure of a self-adjoint view at a state."""
-        matrix = self.matrices(state)[letter]
+        matrix = self.matrix(letter, state)
         if self.start.ndim == 1:
             return spectral_measure(matrix, self.start)
         nodes: FloatArray = np.linalg.eigvalsh(matrix).astype(np.float64)
         return SpectralMeasure(nodes, np.full(len(nodes), 1 / len(nodes)))
 
 
-__all__ = ["MatrixPolynomial", "OperatorSystem", "Term"]
+__all__ = ["Level", "MatrixPolynomial", "OperatorSystem", "Products", "Sizes", "Term"]

@@ -15,7 +15,7 @@ from functools import cached_property
 
 from aimtheory.errors import InputError
 from aimtheory.hierarchy.couplings import Coupling
-from aimtheory.hierarchy.flow import CoupledPolynomial, parameter_flow
+from aimtheory.hierarchy.flow import CoupledPolynomial, ParameterFlow, parameter_flow
 from aimtheory.model import EMBEDDING, AttentionModel
 from aimtheory.words import Alphabet, Letter, Polynomial, Word, canonical_trace, leibniz
 
@@ -35,6 +35,7 @@ class Views:
     couplings: tuple[Coupling, ...]
     matrices: tuple[Polynomial, ...]
     unit: Fraction
+    flow: ParameterFlow
 
     @cached_property
     def trainable_letters(self) -> tuple[Letter, ...]:
@@ -44,6 +45,21 @@ class Views:
     def length(self, degree: int) -> int:
         """Number of letters of a word of this degree."""
         return int(degree / self.unit)
+
+    @cached_property
+    def parameters(self) -> tuple[Letter, ...]:
+        """The parameter letters, untransposed, in order of appearance."""
+        found: dict[Letter, None] = {}
+        for word in self.expansion.values():
+            for letter in word:
+                found.setdefault(letter.T if letter.transposed else letter)
+        return tuple(found)
+
+    def parameter_degree(self, letter: Letter) -> Fraction:
+        """The degree of one parameter letter: a half for a step into or out of an inner space, one within d."""
+        if self.unit != 1:
+            return self.unit
+        return Fraction(1) if letter.rows == letter.columns == EMBEDDING else Fraction(1, 2)
 
     def is_constant(self, word: Word) -> bool:
         """True when no letter of the word moves, as for words of the teacher alone."""
@@ -120,7 +136,7 @@ def views(model: AttentionModel) -> Views:
     expansion = _first_returns(parameters, names) if finite else {letter: Word.of(letter) for letter in parameters}
     shortest = min(len(word) for index in model.indices for word, _ in index.factorization.polynomial if len(word))
     unit = Fraction(1) if finite else Fraction(1, shortest)
-    bare = Views(Alphabet.of(expansion), expansion, {}, flow.couplings, (), unit)
+    bare = Views(Alphabet.of(expansion), expansion, {}, flow.couplings, (), unit, flow)
     drift: dict[Letter, CoupledPolynomial] = {}
     for letter, word in expansion.items():
         change: dict[Coupling, Polynomial] = {}
@@ -135,7 +151,7 @@ def views(model: AttentionModel) -> Views:
         if change:
             drift[letter] = change
     matrices = tuple(_read_polynomial(bare, index.factorization.polynomial) for index in model.indices)
-    return Views(bare.alphabet, expansion, drift, flow.couplings, matrices, unit)
+    return Views(bare.alphabet, expansion, drift, flow.couplings, matrices, unit, flow)
 
 
 def _monomial(polynomial: Polynomial) -> tuple[Word, ...]:

@@ -7,6 +7,7 @@ from aimtheory.model.factorization import Factorization as Factorization
 from aimtheory.model.factorization import direct as direct
 from aimtheory.model.factorization import tied as tied
 from aimtheory.model.factorization import untied as untied
+from aimtheory.model.letter_laws import LetterLaws as LetterLaws
 from aimtheory.model.token_covariance import validate_token_covariance as validate_token_covariance
 
 __all__ = [
@@ -14,6 +15,7 @@ __all__ = [
     "AttentionIndex",
     "AttentionModel",
     "Factorization",
+    "LetterLaws",
     "direct",
     "tied",
     "untied",

@@ -8,6 +8,7 @@ from fractions import Fraction
 import numpy as np
 
 from aimtheory.errors import InputError
+from aimtheory.model.letter_laws import LetterLaws
 from aimtheory.spectra import GaussianFactors, Ginibre, SpectralLaw
 from aimtheory.words import Letter, Polynomial
 
@@ -112,9 +113,11 @@ def sample_parameters(form: Factorization, law: object, dim: int, rng: np.random
         return {form.letters[0].name: left, form.letters[1].name: right}
     if form.kind == "direct" and isinstance(law, SpectralLaw | Ginibre):
         return {form.letters[0].name: law.sample(dim, rng)}
+    if isinstance(law, LetterLaws):
+        return {x.name: law.sample(x.name, x.rows, x.columns, dim, rng) for x in form.letters}
     raise InputError(
         f"law {law!r} does not fit the {form.kind} parameterization of {form.name}; tied takes a spectral law such as "
-        "Wishart, untied takes GaussianFactors, direct takes a spectral law or Ginibre"
+        "Wishart, untied takes GaussianFactors, direct takes a spectral law or Ginibre, and any takes LetterLaws"
     )
 
 

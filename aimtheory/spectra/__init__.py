@@ -5,6 +5,8 @@ from aimtheory.spectra.atomic import Atomic
 from aimtheory.spectra.band_quadrature import BandQuadrature
 from aimtheory.spectra.denoising import denoise, denoise_matrix, mmse, mutual_information
 from aimtheory.spectra.empirical import Empirical
+from aimtheory.spectra.fock_family import FockFamily
+from aimtheory.spectra.fock_space import FockLetter, FockOperators, fock_operators
 from aimtheory.spectra.free_product import CompressedOperators, FreeFamily
 from aimtheory.spectra.gaussian_factors import GaussianFactors, Ginibre
 from aimtheory.spectra.joint_law import JointLaw
@@ -23,6 +25,9 @@ __all__ = [
     "BandQuadrature",
     "CompressedOperators",
     "Empirical",
+    "FockFamily",
+    "FockLetter",
+    "FockOperators",
     "FreeFamily",
     "GaussianFactors",
     "Ginibre",
@@ -39,6 +44,7 @@ __all__ = [
     "check_realizable",
     "denoise",
     "denoise_matrix",
+    "fock_operators",
     "gram_matrix",
     "mmse",
     "mmse_digits",

@@ -9,27 +9,34 @@ from fractions import Fraction
 import numpy as np
 
 from aimtheory.errors import AssumptionError
-from aimtheory.scalars import Scalar
+from aimtheory.scalars import Scalar, to_scalar
 from aimtheory.spectra.law import FloatArray, check_dimension, positive_scalar, to_float
 
 
 @dataclass(frozen=True)
 class Ginibre:
-    """A d x d matrix of iid N(0, s/d) entries: ``tr S S^T = s``, ``tr S^2 = 0``, ``tr S = 0`` as d -> infinity.
+    """A d x d matrix of iid N(0, s/d) entries plus (m/sqrt d) 1: ``tr S S^T = s``, ``tr S^2 = 0``, ``Tr S/sqrt d = m``.
+
+    ``mean`` is m, the mean of the uncentred form x^T S x/sqrt(d); it changes no moment in the limit. Tr S/sqrt(d) of a
+    sample fluctuates around m with variance s/d.
 
     >>> Ginibre(variance=2).sample(3, np.random.default_rng(0)).shape
     (3, 3)
     """
 
     variance: Scalar = Fraction(1)
+    mean: Scalar = Fraction(0)
 
     def __post_init__(self) -> None:
         object.__setattr__(self, "variance", positive_scalar(self.variance, "variance"))
+        object.__setattr__(self, "mean", to_scalar(self.mean, "mean"))
 
     def sample(self, dim: int, rng: np.random.Generator) -> FloatArray:
         """A (dim, dim) float64 matrix."""
         scale = math.sqrt(to_float(self.variance, "variance") / check_dimension(dim))
-        return rng.standard_normal((dim, dim)) * scale
+        matrix = rng.standard_normal((dim, dim)) * scale
+        matrix[np.diag_indices(dim)] += to_float(self.mean, "mean") / math.sqrt(dim)
+        return matrix
 
 
 @dataclass(frozen=True)

@@ -63,9 +63,13 @@ def test_bad_event_level():
         aim.Event("p_12", float("nan"))
 
 
-def test_uncentred_model_is_refused_by_name():
-    with pytest.raises(aim.InputError, match="have a mean"):
-        aim.solve(aim.models.load("untied-linear"), degree=3, times=[0, 0.1])
+def test_mean_of_centred_forms_is_refused_by_name(model):
+    with pytest.raises(aim.InputError, match="forms of this model are centred"):
+        aim.solve(model, degree=3, times=[0, 0.01], observables=["m_1"])
+    with pytest.raises(aim.InputError, match="initial_mean is given"):
+        aim.solve(model, degree=3, times=[0, 0.01], initial_mean=[0, 0])
+    with pytest.raises(aim.InputError, match="2 finite numbers"):
+        aim.solve(aim.models.load("untied-linear"), degree=3, times=[0, 0.01], initial_mean=[0])
 
 
 def test_word_above_the_degree_names_the_next_step(model):

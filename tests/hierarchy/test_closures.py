@@ -12,7 +12,7 @@ import aimtheory as aim
 from aimtheory.hierarchy import Closure, closure, closure_names, closures, views
 from aimtheory.hierarchy.closures import ClosureProblem
 from aimtheory.hierarchy.initial_moments import initial_law, initial_moments, matrix_family
-from aimtheory.model import tied
+from aimtheory.model import direct, tied, untied
 from aimtheory.model.losses import MeanSquaredError
 
 LAWS = {
@@ -234,11 +234,13 @@ def test_zero_and_gns_agree_below_the_truncation():
 
 
 def test_initial_law_errors():
-    untied = aim.models.load("untied-linear")
-    with pytest.raises(aim.InputError, match=r"no spectral law gives the initial moments of A1, B1, M1.*MatrixFamily"):
-        system_of(untied, 3)
-    with pytest.raises(aim.InputError, match="no spectral law"):
-        initial_moments(aim.derive(untied, 2))
+    atoms = aim.AttentionIndex(untied(0), aim.Atomic([1]), True)
+    teacher = aim.AttentionIndex(direct(1, name="M"), aim.Ginibre(), False)
+    lost = aim.AttentionModel(tokens=1, indices=(atoms, teacher), loss=MeanSquaredError("linear"))
+    with pytest.raises(aim.InputError, match=r"no moments follow from the law Atomic.* of M1 = U1 V1\^T"):
+        system_of(lost, 3)
+    with pytest.raises(aim.InputError, match="no moments follow"):
+        initial_moments(aim.derive(lost, 2))
     model = tied_model("narrow Wishart", "two atoms")
     family = aim.MatrixFamily({"S1": np.eye(3), "S2": np.eye(3)})
     with pytest.raises(aim.InputError, match="starts from a free family"):

@@ -9,9 +9,9 @@ import numpy as np
 
 from aimtheory.errors import InputError
 from aimtheory.hierarchy.closed_system import Closure, ClosureProblem, FloatArray
-from aimtheory.hierarchy.initial_moments import check_letters, initial_law
-from aimtheory.hierarchy.operator_flow import OperatorSystem
-from aimtheory.spectra import FreeFamily
+from aimtheory.hierarchy.initial_moments import joint_law
+from aimtheory.hierarchy.operator_flow import Level, OperatorSystem
+from aimtheory.spectra import FockFamily, FreeFamily
 
 
 @dataclass(frozen=True)
@@ -27,19 +27,28 @@ class Gns(Closure):
     name: ClassVar[str] = "gns"
 
     def close(self, problem: ClosureProblem) -> OperatorSystem:
-        """Compress the letters of the initial free family; ``InputError`` for an initial law that is not a free
-        family."""
+        """Compress the views of a free family, or the parameters on the Fock space of paths of Gaussian factors.
+
+        Raises ``InputError`` for an initial law that is neither.
+        """
         views, depth = problem.views, (problem.degree - 1) // 2
-        law = initial_law(problem.model, views) if problem.initial is None else problem.initial
-        check_letters(law, views)
-        if not isinstance(law, FreeFamily):
-            raise InputError(
-                f"closure 'gns' starts from a free family of spectral laws, not from {type(law).__name__}; "
-                "use closure='matrix' for given matrices or closure='zero' for a table of moments"
+        law = joint_law(problem.model, views, problem.initial)
+        if isinstance(law, FreeFamily):
+            free = law.operators(depth)
+            matrices = {letter: free.operators[str(letter)] for letter in views.alphabet.letters}
+            return OperatorSystem(
+                Level.of_views(views), views.couplings, matrices, free.state, _vacuum_product, 2 * depth + 1
             )
-        compressed = law.operators(depth)
-        matrices = {letter: compressed.operators[str(letter)].toarray() for letter in views.alphabet.letters}
-        return OperatorSystem(views, matrices, compressed.state, _vacuum_product, 2 * depth + 1)
+        if isinstance(law, FockFamily) and problem.initial is None:
+            fock = law.operators(depth)
+            parameters = {letter: fock.operators[letter.name] for letter in views.parameters}
+            return OperatorSystem(
+                Level.of_parameters(views), views.couplings, parameters, fock.state, _vacuum_product, 2 * depth
+            )
+        raise InputError(
+            f"closure 'gns' starts from a free family or from Gaussian factors, not from {type(law).__name__}; "
+            "use closure='matrix' for given matrices or closure='zero' for a table of moments"
+        )
 
 
 def _vacuum_product(left: FloatArray, right: FloatArray) -> float:

@@ -10,9 +10,11 @@ import numpy as np
 
 from aimtheory.errors import InputError
 from aimtheory.hierarchy.closed_system import Closure, ClosureProblem, FloatArray
-from aimtheory.hierarchy.initial_moments import check_letters, matrix_views
-from aimtheory.hierarchy.operator_flow import OperatorSystem
+from aimtheory.hierarchy.initial_moments import check_letters, check_parameters, matrix_views
+from aimtheory.hierarchy.operator_flow import Level, OperatorSystem
+from aimtheory.model import EMBEDDING
 from aimtheory.spectra import MatrixFamily
+from aimtheory.words import Letter
 
 
 @dataclass(frozen=True)
@@ -33,22 +35,35 @@ class Matrix(Closure):
         return {"dim": self.dim, "seed": self.seed}
 
     def close(self, problem: ClosureProblem) -> OperatorSystem:
-        """Sample the parameters and form the views; given matrices (a ``MatrixFamily``) are taken as they are."""
+        """Sample the parameters, or take given ones (by name, or a ``MatrixFamily`` of the views) as they are.
+
+        The flow moves the views or the parameters, whichever are fewer matrices.
+        """
         views = problem.views
+        if isinstance(problem.initial, MatrixFamily):
+            check_letters(problem.initial, views)
+            family = {letter: problem.initial.matrix(str(letter)) for letter in views.alphabet.letters}
+            return self._system(problem, Level.of_views(views), family)
         if problem.initial is None:
             sampled = problem.model.sample(self.dim, np.random.default_rng(self.seed))
             parameters = {name: matrix for group in sampled for name, matrix in group.items()}
-            matrices = matrix_views(views, parameters)
-        elif isinstance(problem.initial, MatrixFamily):
-            check_letters(problem.initial, views)
-            matrices = {letter: problem.initial.matrix(str(letter)) for letter in views.alphabet.letters}
+        elif isinstance(problem.initial, Mapping):
+            parameters = check_parameters(views, problem.initial)
         else:
             raise InputError(
-                f"closure 'matrix' starts from matrices, not from {type(problem.initial).__name__}; "
-                "give MatrixFamily(...) or leave initial out to sample the model's laws"
+                f"closure 'matrix' starts from matrices, not from {type(problem.initial).__name__}; give "
+                "MatrixFamily(...) or {name: matrix}, or leave initial out to sample the model's laws"
             )
-        dim = len(next(iter(matrices.values())))
-        return OperatorSystem(views, matrices, np.eye(dim), _normalized_trace, problem.degree)
+        if len(views.flow.drift) < len(views.drift):
+            matrices = {letter: parameters[letter.name] for letter in views.parameters}
+            return self._system(problem, Level.of_parameters(views), matrices)
+        return self._system(problem, Level.of_views(views), matrix_views(views, parameters))
+
+    @staticmethod
+    def _system(problem: ClosureProblem, level: Level, matrices: Mapping[Letter, np.ndarray]) -> OperatorSystem:
+        dim = next(len(matrix) for letter, matrix in matrices.items() if letter.rows == EMBEDDING)
+        couplings = problem.views.couplings
+        return OperatorSystem(level, couplings, matrices, np.eye(dim), _normalized_trace, problem.degree)
 
     def coarser_degree(self, degree: int) -> int | None:  # noqa: ARG002
         """None: the flow is not truncated, its error is the finite dimension."""

@@ -42,6 +42,7 @@ class ZeroSystem(ClosedSystem):
         self.hierarchy = hierarchy
         self.compiled = compiled
         self.exact_degree = hierarchy.degree
+        self.is_exact = hierarchy.closes
         self._start = start
         self._positions: dict[tuple[Word, ...], np.ndarray] = {}
 

@@ -1,0 +1,188 @@
+"""The fast means of forms that are not centred: where they go while the moments stand still ([D] section 4, (28)).
+
+On the time scale n alpha_d the trained means follow dm_k/ds = -(speed_k) dPhi/dm_k at frozen overlaps and settle at a
+critical point m*(q); on the slow scale n alpha_d/d they are slaved to it.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Callable
+from dataclasses import dataclass
+from itertools import pairwise
+
+import numpy as np
+from numpy.typing import NDArray
+from scipy.integrate import solve_ivp
+from scipy.optimize import root
+
+from aimtheory.errors import AssumptionError, NumericsError
+from aimtheory.population import Potential
+
+FloatArray = NDArray[np.float64]
+
+_RESIDUAL = 1e-9
+"""Largest |dPhi/dm| accepted at a critical point, relative to 1 + |Phi''|: about what the cubature can tell from
+zero.
+"""
+
+
+@dataclass(frozen=True)
+class CriticalPoint:
+    """A zero of dPhi/dm over the trained means: ``mean`` has shape (K,), ``curvature`` is the least eigenvalue of
+    Phi'' there.
+
+    ``stable`` when the curvature is positive: the fast flow is attracted. ``residual`` is the largest |dPhi/dm_k|.
+    """
+
+    mean: FloatArray
+    value: float
+    curvature: float
+    residual: float
+
+    @property
+    def stable(self) -> bool:
+        """True when Phi is locally strongly convex in the trained means."""
+        return self.curvature > 0
+
+
+class FastMean:
+    """m*(q) of a potential, followed continuously from one overlap to the next.
+
+    ``trained`` marks the indices that move; the other means are kept at ``start``. One object follows one branch:
+    each call begins at the last answer.
+    """
+
+    def __init__(self, potential: Potential, trained: NDArray[np.bool_], start: FloatArray) -> None:
+        self.potential = potential
+        self.trained = np.flatnonzero(trained)
+        self.start = start.astype(np.float64)
+        self.current: FloatArray | None = None
+        self.curvature = np.inf
+        self.least_curvature = np.inf
+
+    def _full(self, trained: FloatArray) -> FloatArray:
+        mean = self.start.copy()
+        mean[self.trained] = trained
+        return mean
+
+    def gradient(self, trained: FloatArray, q1: FloatArray, q2: FloatArray) -> FloatArray:
+        """dPhi/dm over the trained indices."""
+        return np.asarray(self.potential.gradients(self._full(trained), q1, q2).mean[self.trained])
+
+    def hessian(self, trained: FloatArray, q1: FloatArray, q2: FloatArray) -> FloatArray:
+        """Phi'' over the trained indices."""
+        whole = self.potential.mean_hessian(self._full(trained), q1, q2)
+        return np.asarray(whole[np.ix_(self.trained, self.trained)])
+
+    def relax(self, q1: FloatArray, q2: FloatArray, speeds: FloatArray, start: FloatArray | None = None) -> FloatArray:
+        """The end of the fast flow (28) from ``start`` (the means at time zero), at frozen overlaps; all means, shape
+        (K,).
+        """
+        begin = (self.start if start is None else start)[self.trained]
+        horizon = 40.0 / max(float(speeds[self.trained].min()), 1e-12)
+        solution = solve_ivp(
+            lambda _, m: -speeds[self.trained] * self.gradient(m, q1, q2), (0.0, horizon), begin, rtol=1e-6, atol=1e-8
+        )
+        if not solution.success or not np.isfinite(solution.y).all():
+            raise NumericsError(f"the fast flow of the means diverged from m = {begin.tolist()}: {solution.message}")
+        return self._newton(solution.y[:, -1], q1, q2)
+
+    def _newton(self, begin: FloatArray, q1: FloatArray, q2: FloatArray) -> FloatArray:
+        m = np.array(begin, dtype=np.float64)
+        gradient = self.gradient(m, q1, q2)
+        for _ in range(30):
+            hessian = self.hessian(m, q1, q2)
+            eigenvalues = np.linalg.eigvalsh(hessian)
+            self.curvature = float(eigenvalues[0])
+            size = float(np.abs(gradient).max())
+            if size <= _RESIDUAL * (1 + float(eigenvalues[-1])):
+                break
+            if self.curvature <= 0:
+                raise AssumptionError(
+                    f"Phi is not locally convex in the means at m = {m.tolist()}: its curvature is "
+                    f"{self.curvature:.3g}, so the fast flow does not settle there "
+                    "(strong convexity, Theorem 3); start the means elsewhere"
+                )
+            step = np.linalg.solve(hessian, gradient)
+            scale = 1.0
+            while scale > 1e-6:
+                trial = m - scale * step
+                moved = self.gradient(trial, q1, q2)
+                if np.abs(moved).max() < size:
+                    break
+                scale /= 2
+            else:
+                if size <= 1e-7 * (1 + float(eigenvalues[-1])):
+                    break
+                raise NumericsError(
+                    f"no critical point of the means was found near m = {m.tolist()}; residual {size:.3g}"
+                )
+            m, gradient = trial, moved
+        else:
+            raise NumericsError(f"no critical point of the means was found near m = {m.tolist()} in 30 Newton steps")
+        self.least_curvature = min(self.least_curvature, self.curvature)
+        return self._full(m)
+
+    def follow(self, q1: FloatArray, q2: FloatArray, speeds: Callable[[], FloatArray]) -> FloatArray:
+        """m*(q) on the branch of the last call, or at the end of the fast flow the first time."""
+        if self.current is None:
+            self.current = self.relax(q1, q2, speeds())
+        else:
+            self.current = self._newton(self.current[self.trained], q1, q2)
+        return self.current
+
+
+def critical_points(
+    potential: Potential,
+    trained: NDArray[np.bool_],
+    start: FloatArray,
+    q1: FloatArray,
+    q2: FloatArray,
+    *,
+    starts: int = 41,
+    seed: int = 0,
+) -> tuple[CriticalPoint, ...]:
+    """The critical points of Phi in the trained means at frozen overlaps, found from a grid (one mean) or from random
+    starts.
+
+    Means are looked for within six standard deviations sqrt(q1_kk + q2_kk) of the form, beyond which the loss does
+    not see the teacher. The number is a lower bound: a search is not a proof. Sorted by value; several ``stable``
+    ones mean that the start selects the branch.
+    """
+    fast = FastMean(potential, trained, start)
+    scale = 6 * np.sqrt(np.maximum(np.diagonal(q1 + q2)[fast.trained], 1e-12)) + np.abs(start).max(initial=0.0)
+    found: list[FloatArray] = []
+
+    def keep(point: FloatArray) -> None:
+        gradient = fast.gradient(point, q1, q2)
+        tight = np.abs(gradient).max() <= 1e-7 * (1 + np.abs(fast.hessian(point, q1, q2)).max())
+        if tight and not any(np.abs(point - other).max() < 1e-4 * scale.max() for other in found):
+            found.append(point)
+
+    if len(fast.trained) == 1:
+        grid = np.linspace(-scale[0], scale[0], starts)
+        values = np.array([fast.gradient(np.array([m]), q1, q2)[0] for m in grid])
+        floor = 1e-9 * max(1.0, float(np.abs(values).max()))
+        for n, (left, right) in enumerate(pairwise(grid)):
+            if abs(values[n]) <= floor:
+                keep(np.array([left]))
+            elif values[n] * values[n + 1] < 0:
+                solution = root(lambda m: fast.gradient(m, q1, q2), np.array([(left + right) / 2]), tol=1e-12)
+                if left <= solution.x[0] <= right:
+                    keep(solution.x)
+    else:
+        rng = np.random.default_rng(seed)
+        for begin in [start[fast.trained], *rng.uniform(-scale, scale, size=(starts, len(fast.trained)))]:
+            solution = root(lambda m: fast.gradient(m, q1, q2), begin, tol=1e-12)
+            if solution.success:
+                keep(solution.x)
+    points = []
+    for point in found:
+        mean = fast._full(point)
+        curvature = float(np.linalg.eigvalsh(fast.hessian(point, q1, q2))[0])
+        residual = float(np.abs(fast.gradient(point, q1, q2)).max())
+        points.append(CriticalPoint(mean, float(potential.value(mean, q1, q2).value), curvature, residual))
+    return tuple(sorted(points, key=lambda p: p.value))
+
+
+__all__ = ["CriticalPoint", "FastMean", "critical_points"]

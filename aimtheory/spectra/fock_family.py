@@ -1,0 +1,150 @@
+"""Joint laws of products of free letters of a quiver: moments through the Fock space of paths."""
+
+from __future__ import annotations
+
+from collections.abc import Mapping, Sequence
+from dataclasses import dataclass, field
+from fractions import Fraction
+
+import numpy as np
+import scipy.sparse as sparse
+
+from aimtheory.errors import InputError
+from aimtheory.scalars import Scalar
+from aimtheory.spectra.fock_space import FockLetter, FockOperators, fock_operators
+from aimtheory.spectra.joint_law import CodeArray, JointLaw
+from aimtheory.spectra.law import FloatArray
+
+Product = tuple[tuple[str, bool], ...]
+"""Factors of a letter: (name of the quiver's letter, transposed)."""
+
+_CHUNK = 1 << 14
+
+
+@dataclass(frozen=True, init=False)
+class FockFamily(JointLaw):
+    """Letters that are products of free matrices of a quiver, such as M = U V^T, M^T, A = U U^T, B = V V^T.
+
+    ``products[letter]`` lists the factors of each letter of the family in order; every letter maps the base space to
+    itself. Moments are vacuum expectations on paths of half the word's degree: exact but for rounding.
+
+    >>> factors = [FockLetter(x, "d", "r", 1.0, Fraction(1, 2)) for x in ("U", "V")]
+    >>> family = FockFamily({"M": (("U", False), ("V", True)), "N": (("V", False), ("U", True))}, factors, {"r": 0.5})
+    >>> family.moment(["M", "N"]), family.moment(["M", "M"])
+    (0.5, 0.0)
+    """
+
+    products: Mapping[str, Product]
+    quiver: tuple[FockLetter, ...]
+    widths: Mapping[str, float]
+    _systems: dict[int, FockOperators] = field(init=False, repr=False, compare=False)
+
+    def __init__(
+        self, products: Mapping[str, Product], quiver: Sequence[FockLetter], widths: Mapping[str, float]
+    ) -> None:
+        names = {letter.name for letter in quiver}
+        for letter, factors in products.items():
+            for name, _ in factors:
+                if name not in names:
+                    raise InputError(
+                        f"letter {letter!r} is a product with the unknown factor {name!r}; known: {sorted(names)}"
+                    )
+        object.__setattr__(self, "products", dict(products))
+        object.__setattr__(self, "quiver", tuple(quiver))
+        object.__setattr__(self, "widths", dict(widths))
+        object.__setattr__(self, "_systems", {})
+
+    @property
+    def letters(self) -> tuple[str, ...]:
+        """The letters of the family, in order."""
+        return tuple(self.products)
+
+    def degree(self, letter: str) -> Fraction:
+        """Degree of a letter: the sum over its factors."""
+        degrees = {x.name: x.degree for x in self.quiver}
+        return sum((degrees[name] for name, _ in self.products[letter]), Fraction(0))
+
+    def operators(self, depth: Fraction | int) -> FockOperators:
+        """The quiver's letters on paths of degree <= ``depth``, computed once."""
+        key = int(2 * Fraction(depth)) + (0 if (2 * Fraction(depth)).denominator == 1 else 1)
+        if key not in self._systems:
+            self._systems[key] = fock_operators(self.quiver, self.widths, Fraction(key, 2))
+        return self._systems[key]
+
+    def moment(self, word: Sequence[str]) -> Scalar:
+        """``tr(word)`` as a float."""
+        self.indices(word)
+        factors = [factor for letter in word for factor in self.products[letter]]
+        degrees = {x.name: x.degree for x in self.quiver}
+        system = self.operators(sum((degrees[name] for name, _ in factors), Fraction(0)) / 2)
+        half = len(factors) // 2
+        right = system.state
+        for name, transposed in reversed(factors[half:]):
+            right = (system.operators[name].T if transposed else system.operators[name]) @ right
+        left = system.state
+        for name, transposed in factors[:half]:
+            left = (system.operators[name] if transposed else system.operators[name].T) @ left
+        return float(left @ right)
+
+    def moments_of_codes(self, codes: CodeArray, length: int) -> FloatArray:
+        """Float64 moments of packed words of one length: inner products of the vectors of their halves."""
+        digits = self.check_codes(codes, length)
+        shape = digits.shape[:-1]
+        if length == 0 or not digits.size:
+            return np.ones(shape)
+        flat = digits.reshape(-1, length)
+        half = length // 2
+        deepest = max(self.degree(letter) for letter in self.letters) * (length - half)
+        system = self.operators(deepest)
+        matrices = {letter: self._matrices(letter, system) for letter in self.letters}
+        right, right_column = self._vectors(flat[:, half:], matrices, system, adjoint=False)
+        left, left_column = self._vectors(flat[:, :half][:, ::-1], matrices, system, adjoint=True)
+        result = np.empty(len(flat))
+        for low in range(0, len(flat), _CHUNK):
+            part = slice(low, low + _CHUNK)
+            product = left[:, left_column[part]].multiply(right[:, right_column[part]])
+            result[part] = np.asarray(product.sum(axis=0)).ravel()
+        return result.reshape(shape)
+
+    def _matrices(self, letter: str, system: FockOperators) -> tuple[list[sparse.csr_array], list[sparse.csr_array]]:
+        """Factors of a letter and of its adjoint, in the order in which they act."""
+        factors = [
+            system.operators[name].T if transposed else system.operators[name]
+            for name, transposed in self.products[letter]
+        ]
+        return factors[::-1], [matrix.T for matrix in factors]
+
+    def _vectors(
+        self,
+        digits: CodeArray,
+        matrices: Mapping[str, tuple[list[sparse.csr_array], list[sparse.csr_array]]],
+        system: FockOperators,
+        adjoint: bool,
+    ) -> tuple[sparse.csc_array, CodeArray]:
+        """Columns ``word vacuum`` of the distinct words of the rows of ``digits``, the last letter acting first; and
+        each row's column.
+
+        With ``adjoint`` the letters act by their transposes.
+        """
+        vectors = sparse.csc_array(system.state[:, None])
+        column = np.zeros(len(digits), dtype=np.int64)
+        for position in range(digits.shape[1] - 1, -1, -1):
+            key = column * len(self.letters) + digits[:, position]
+            distinct, column = np.unique(key, return_inverse=True)
+            pieces, order = [], []
+            for number, letter in enumerate(self.letters):
+                chosen = np.flatnonzero(distinct % len(self.letters) == number)
+                if len(chosen):
+                    piece = vectors[:, distinct[chosen] // len(self.letters)]
+                    for matrix in matrices[letter][1 if adjoint else 0]:
+                        piece = matrix @ piece
+                    pieces.append(sparse.csc_array(piece))
+                    order.append(chosen)
+            place = np.empty(len(distinct), dtype=np.int64)
+            place[np.concatenate(order)] = np.arange(len(distinct))
+            vectors = sparse.csc_array(sparse.hstack(pieces, format="csc"))
+            column = place[column]
+        return vectors, column
+
+
+__all__ = ["FockFamily", "Product"]
