@@ -6,7 +6,6 @@ import argparse
 import os
 import signal
 import sys
-import tempfile
 import threading
 from collections.abc import Callable, Mapping
 from pathlib import Path
@@ -84,13 +83,13 @@ class Session:
 
     def write_text(self, path: Path, text: str) -> None:
         """Write a text file whole or not at all."""
-        handle, temporary = tempfile.mkstemp(dir=path.parent, prefix=f".{path.name}.", suffix=".part")
+        # Not tempfile.mkstemp: its files are private to the user, and a result should have the usual permissions.
+        temporary = path.with_name(f".{path.name}.{os.getpid()}.part")
         try:
-            with os.fdopen(handle, "w", encoding="utf-8") as stream:
-                stream.write(text)
+            temporary.write_text(text, encoding="utf-8")
             os.replace(temporary, path)
         except BaseException:
-            Path(temporary).unlink(missing_ok=True)
+            temporary.unlink(missing_ok=True)
             raise
         self.wrote(path)
 

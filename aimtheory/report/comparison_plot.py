@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 from collections.abc import Mapping, Sequence
+from types import MappingProxyType
 
 import numpy as np
 from matplotlib.figure import Figure
@@ -26,7 +27,7 @@ from aimtheory.simulate import SgdRun
 
 
 def comparison_plot(
-    theory: Mapping[str, Trajectory] | Trajectory,
+    theory: Mapping[str, Trajectory] | Trajectory = MappingProxyType({}),
     simulation: SgdRun | None = None,
     observables: Sequence[str] = ("p_12",),
     *,
@@ -39,15 +40,17 @@ def comparison_plot(
     there are no error bars. Raises ``InputError`` when there is nothing to draw.
     """
     curves = {theory.closure.name: theory} if isinstance(theory, Trajectory) else dict(theory)
-    if not curves or not observables:
-        raise InputError("a comparison needs at least one trajectory and one observable")
-    names = tuple(observables)
+    names = (observables,) if isinstance(observables, str) else tuple(observables)
+    if not (curves or simulation) or not names:
+        raise InputError("a comparison needs at least one trajectory or simulation, and one observable")
     figure, panels = new_figure(1.8 + 4.9 * len(names), 4.3, panels=len(names))
     colours = [colour(n) for n in range(len(curves))] if len(curves) <= 4 else [colour(1), *shades(len(curves) - 1)]
-    model = next(iter(curves.values())).model
+    model = (next(iter(curves.values())) if simulation is None else simulation).model
     for axes, name in zip(panels, names, strict=True):
         lows, highs = [], []
         for n, (label, run) in enumerate(curves.items()):
+            if not len(run.times):
+                raise InputError(f"the trajectory {label!r} reached no time ({run.status.code}), so it cannot be drawn")
             draw_curve(
                 axes,
                 run,
@@ -66,9 +69,10 @@ def comparison_plot(
             mean, error = simulation.mean(name), simulation.standard_error(name)
             bars = None if not np.isfinite(error).any() else np.nan_to_num(error)
             seeds = len(simulation.seeds)
+            label = f"SGD, d = {simulation.dim}, {seeds} seed{'s' if seeds > 1 else ''}"
             axes.errorbar(
                 simulation.times, mean, yerr=bars, fmt="o", color="black", markersize=4.5,
-                markerfacecolor="white", capsize=2.5, linewidth=1.1, zorder=5, label=f"SGD, d = {simulation.dim}, {seeds} seed{'s' if seeds > 1 else ''}",
+                markerfacecolor="white", capsize=2.5, linewidth=1.1, zorder=5, label=label,
             )  # fmt: skip
             lows.append(np.nanmin(mean))
             highs.append(np.nanmax(mean))
