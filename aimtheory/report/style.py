@@ -24,7 +24,7 @@ LINES: tuple[Any, ...] = (
     (0, (5, 1.5, 1, 1.5)),
     (0, (3, 1.2, 1, 1.2, 1, 1.2)),
     (0, (9, 1.5)),
-    (0, (1, 1)),
+    (0, (3.5, 1)),
     "-",
 )
 """Line styles, so that curves differ without colour; a plain short dash is kept for values that are not trusted."""

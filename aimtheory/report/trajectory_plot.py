@@ -18,7 +18,7 @@ if TYPE_CHECKING:
 
 FloatArray = NDArray[np.float64]
 
-_SMOOTH_STATE = 1 << 14
+_SMOOTH_STATE = 1 << 18
 """Dense output is read for states up to this size; larger ones are drawn through the stored times."""
 
 
@@ -60,6 +60,8 @@ def draw_curve(
     times, values = curve(run, name)
     trusted = times <= run.trusted_until * (1 + 1e-12)
     last = int(trusted.sum())
+    if len(times) == len(run.times) <= 40 and not marker:
+        marker = "."  # straight lines between few stored times: show where the values are
     marks: dict[str, Any] = (
         {"marker": marker, "markersize": 4.5, "markevery": max(1, len(times) // 14)} if marker else {}
     )

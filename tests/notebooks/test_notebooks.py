@@ -1,0 +1,53 @@
+"""The notebooks run, at a small size by default, and are committed without outputs."""
+
+from pathlib import Path
+
+import pytest
+
+nbclient = pytest.importorskip("nbclient")
+nbformat = pytest.importorskip("nbformat")
+
+FOLDER = Path(__file__).resolve().parents[2] / "notebooks"
+NOTEBOOKS = sorted(FOLDER.glob("*.ipynb"))
+
+
+def execute(path, size, monkeypatch, timeout):
+    monkeypatch.setenv("AIMTHEORY_NOTEBOOK_SIZE", size)
+    monkeypatch.setenv("PYDEVD_DISABLE_FILE_VALIDATION", "1")
+    monkeypatch.setenv("PYTHONPATH", str(FOLDER.parent))
+    notebook = nbformat.read(path, as_version=4)
+    nbclient.NotebookClient(notebook, timeout=timeout, kernel_name="python3").execute()
+    return [output for cell in notebook.cells for output in cell.get("outputs", [])]
+
+
+def test_there_are_notebooks():
+    names = {path.stem for path in NOTEBOOKS}
+    assert names >= {"figure1_truncation_softmax", "figure4_exact_linear", "spectrum_in_time"}
+
+
+@pytest.mark.parametrize("path", NOTEBOOKS, ids=lambda path: path.stem)
+def test_committed_without_outputs_and_thin(path):
+    notebook = nbformat.read(path, as_version=4)
+    nbformat.validate(notebook)
+    code = [cell for cell in notebook.cells if cell.cell_type == "code"]
+    assert all(not cell.outputs and cell.execution_count is None for cell in code)
+    assert 'os.environ.get("AIMTHEORY_NOTEBOOK_SIZE", "full")' in code[0].source
+    # Import, call, plot: whatever computes belongs to the package.
+    assert not any(line.startswith(("def ", "class ")) for cell in code for line in cell.source.splitlines())
+
+
+@pytest.mark.filterwarnings("default")
+@pytest.mark.parametrize("path", NOTEBOOKS, ids=lambda path: path.stem)
+def test_runs_at_small_size(path, monkeypatch):
+    outputs = execute(path, "small", monkeypatch, timeout=120)
+    assert not [output for output in outputs if output.output_type == "error"]
+    assert any("image/png" in output.get("data", {}) for output in outputs)
+    assert not [output for output in outputs if output.get("name") == "stderr"]
+
+
+@pytest.mark.slow
+@pytest.mark.filterwarnings("default")
+@pytest.mark.parametrize("path", NOTEBOOKS, ids=lambda path: path.stem)
+def test_runs_at_full_size(path, monkeypatch):
+    outputs = execute(path, "full", monkeypatch, timeout=7200)
+    assert any("image/png" in output.get("data", {}) for output in outputs)
