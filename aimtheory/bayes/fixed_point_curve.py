@@ -1,0 +1,216 @@
+"""All fixed points of state evolution at once: the curve alpha(qhat).
+
+At a fixed point V = MMSE(qhat) and qhat = alpha signal(Q0 - V, V), so that
+
+    alpha(qhat) = qhat / signal(Q0 - V(qhat), V(qhat))
+
+is explicit: no iteration is needed to draw all solutions for all alpha, stable or not. The solutions at one alpha are
+its level set, spinodals are its extrema, and the undamped map q -> q has slope ``1 - d log alpha / d log qhat`` there:
+a solution is stable exactly where alpha(qhat) rises.
+"""
+
+from __future__ import annotations
+
+import math
+from dataclasses import dataclass
+
+import numpy as np
+from scipy.interpolate import make_interp_spline
+from scipy.optimize import minimize_scalar
+
+from aimtheory.bayes.channel import Channel
+from aimtheory.bayes.prior import Prior
+from aimtheory.errors import NumericsError
+from aimtheory.spectra.law import FloatArray
+
+_LOW, _HIGH, _LARGEST = 1e-4, 1e6, 1e15
+_NODES = 129
+
+
+@dataclass(frozen=True, eq=False)
+class Segment:
+    """A monotone piece of the curve: nodes ``log_qhat`` ascending with ``level`` = log alpha (or its logit)."""
+
+    log_qhat: FloatArray
+    level: FloatArray
+
+    @property
+    def rising(self) -> bool:
+        """True on a stable branch."""
+        return bool(self.level[-1] > self.level[0])
+
+
+@dataclass(frozen=True, eq=False)
+class Roots:
+    """Solutions on one segment, NaN where a target is not reached: qhat, V, relative residual of alpha."""
+
+    qhat: FloatArray
+    variance: FloatArray
+    residual: FloatArray
+
+
+class FixedPointCurve:
+    """``alpha(qhat)`` of a prior and a channel, scanned once and then inverted by bracketed Newton and secant steps.
+
+    When alpha stays below ``alpha_inf = degrees_of_freedom / exact_directions`` the level is the logit of
+    alpha/alpha_inf, which is nearly linear in log qhat up to the threshold; otherwise log alpha.
+    """
+
+    def __init__(self, prior: Prior, channel: Channel) -> None:
+        self.prior, self.channel = prior, channel
+        self.perfect = math.inf
+        if channel.exact_directions > 0:
+            self.perfect = float(prior.degrees_of_freedom) / channel.exact_directions
+        scale = 1 / (prior.second_moment - prior.mean_square)
+        count = _NODES if type(channel).__name__ != "GeneralChannel" else 41
+        # An odd count puts a node at qhat = scale, and the kink of the small-width limit at 1 onto it.
+        self._grid = np.linspace(math.log(_LOW * scale), math.log(_HIGH * scale), count)
+        self._grid = np.unique(np.append(self._grid, 0.0)) if scale == 1 else self._grid
+        self._alpha, self._variance = self.evaluate(np.exp(self._grid))
+        if not np.all(np.isfinite(self._alpha[self._alpha != np.inf])):
+            raise NumericsError("alpha(qhat) is not a number on the scan; the channel's signal failed")
+        keep = np.isfinite(self._alpha)
+        self._grid, self._alpha = self._grid[keep], self._alpha[keep]
+        self.logistic = bool(np.isfinite(self.perfect)) and bool(np.all(self._alpha < self.perfect))
+        if self.logistic:
+            # Where 1 - alpha/alpha_inf is rounding, the logit is noise.
+            kept = 1 - self._alpha / self.perfect > 1e-11
+            self._grid, self._alpha = self._grid[kept], self._alpha[kept]
+        self.segments = self._split()
+
+    def evaluate(self, qhat: FloatArray) -> tuple[FloatArray, FloatArray]:
+        """``alpha(qhat)`` and ``V(qhat)``; infinite alpha where the channel tells nothing."""
+        variance = self.prior.mmse(qhat)
+        signal = self.channel.signal(np.maximum(self.prior.overlap(qhat), 0.0), variance).value
+        with np.errstate(divide="ignore"):
+            return np.asarray(qhat / signal), variance
+
+    def level(self, alpha: FloatArray) -> FloatArray:
+        """The coordinate in which the curve is inverted."""
+        with np.errstate(divide="ignore", invalid="ignore"):
+            if self.logistic:
+                return np.asarray(np.log(alpha) - np.log(self.perfect - alpha))
+            return np.log(alpha)
+
+    def _split(self) -> tuple[Segment, ...]:
+        level = self.level(self._alpha)
+        rise = np.diff(level)
+        # A flat stretch (rounding, or a trivial branch) belongs to its neighbour.
+        rise[np.abs(rise) < 1e-13] = 0.0
+        turns = []
+        sign = 0.0
+        for place, step in enumerate(np.sign(rise)):
+            if step != 0 and sign != 0 and step != sign:
+                turns.append((place, sign))
+            sign = step if step != 0 else sign
+        grid, values = self._grid, level
+        for place, before in turns:
+            low, high = self._grid[max(place - 1, 0)], self._grid[min(place + 1, len(self._grid) - 1)]
+            found = minimize_scalar(
+                lambda x, s=before: -s * float(self.level(self.evaluate(np.array([math.exp(x)]))[0])[0]),
+                bounds=(low, high),
+                method="bounded",
+                options={"xatol": 1e-9},
+            )
+            grid, values = np.append(grid, found.x), np.append(values, -before * found.fun)
+        order = np.argsort(grid)
+        grid, values = grid[order], values[order]
+        cuts = [0]
+        direction = np.sign(np.diff(values))
+        for place in range(1, len(direction)):
+            if direction[place] * direction[place - 1] < 0:
+                cuts.append(place)
+        cuts.append(len(values) - 1)
+        return tuple(
+            Segment(grid[a : b + 1], values[a : b + 1]) for a, b in zip(cuts[:-1], cuts[1:], strict=True) if b > a
+        )
+
+    def extrema(self) -> tuple[tuple[float, float, bool], ...]:
+        """``(alpha, qhat, is_maximum)`` at every turn of the curve: the spinodals, by ascending qhat."""
+        found = []
+        for before, after in zip(self.segments[:-1], self.segments[1:], strict=True):
+            qhat = math.exp(after.log_qhat[0])
+            alpha = float(self.evaluate(np.array([qhat]))[0][0])
+            found.append((alpha, qhat, before.rising))
+        return tuple(found)
+
+    def roots(self, segment: Segment, alpha: FloatArray, tolerance: float = 1e-13) -> Roots:
+        """Solutions on a segment for an array of alpha > 0; the first and last segment are extended as far as needed.
+
+        Iterates until the level, hence log qhat and log V up to its slope, is met within ``tolerance``.
+        """
+        target = self.level(alpha)
+        nodes, level = self._reach(segment, target)
+        if level[-1] < level[0]:
+            target, level, flip = -target, -level, -1.0
+        else:
+            flip = 1.0
+        keep = np.append(np.diff(np.maximum.accumulate(level)) > 0, True)
+        nodes, level = nodes[keep], level[keep]
+        qhat, variance, residual = (np.full(alpha.shape, np.nan) for _ in range(3))
+        if len(nodes) < 2:
+            return Roots(qhat, variance, residual)
+        live = np.flatnonzero((target >= level[0]) & (target <= level[-1]))
+        if not len(live):
+            return Roots(qhat, variance, residual)
+        goal = target[live]
+        right = np.clip(np.searchsorted(level, goal), 1, len(level) - 1)
+        low, high = nodes[right - 1], nodes[right]
+        # High order: away from a gap that opens, the first guess is then already right to 1e-11.
+        spline = make_interp_spline(level, nodes, k=next(k for k in (7, 5, 3, 1) if k < len(nodes)))
+        x = spline(goal)
+        slope = spline(goal, 1)
+        linear = (nodes[right] - nodes[right - 1]) / (level[right] - level[right - 1])
+        x = np.where((x >= low) & (x <= high), x, low + (goal - level[right - 1]) * linear)
+        slope = np.where(slope > 0, slope, linear)
+        x_before, f_before = np.full(x.shape, np.nan), np.full(x.shape, np.nan)
+        active = np.arange(len(live))
+        for _ in range(80):
+            at = x[active]
+            value_alpha, value_variance = self.evaluate(np.exp(at))
+            f = flip * self.level(value_alpha) - goal[active]
+            place = live[active]
+            qhat[place], variance[place] = np.exp(at), value_variance
+            residual[place] = np.abs(value_alpha / alpha[place] - 1)
+            low[active] = np.where(f < 0, at, low[active])
+            high[active] = np.where(f > 0, at, high[active])
+            moved = at - x_before[active]
+            with np.errstate(divide="ignore", invalid="ignore"):
+                secant = moved / (f - f_before[active])
+                # A secant between nearly equal points is noise; the last good slope is kept.
+                good = (np.abs(moved) > 1e-9) & np.isfinite(secant) & (secant > 0)
+            slope[active] = np.where(good, secant, slope[active])
+            step = -f * slope[active]
+            following = at + step
+            outside = (following < low[active]) | (following > high[active])
+            following = np.where(outside, 0.5 * (low[active] + high[active]), following)
+            done = (np.abs(f) <= tolerance) | (np.abs(following - at) <= 1e-15 * (1 + np.abs(at)))
+            done |= (high[active] - low[active]) <= 1e-15 * (1 + np.abs(at))
+            x_before[active], f_before[active], x[active] = at, f, following
+            active = active[~done]
+            if not len(active):
+                break
+        return Roots(qhat, variance, residual)
+
+    def _reach(self, segment: Segment, target: FloatArray) -> tuple[FloatArray, FloatArray]:
+        """The nodes of a segment, extended beyond the scan for targets outside it."""
+        nodes, level = segment.log_qhat, segment.level
+        finite = target[np.isfinite(target)]
+        if not len(finite) or not segment.rising:
+            return nodes, level
+        if segment is self.segments[0] and finite.min() < level[0] and self.prior.mean_square >= 0:
+            # alpha is proportional to qhat there.
+            extra = nodes[0] + (finite.min() - level[0]) - np.array([2.0, 1.0])
+            fresh = self.level(self.evaluate(np.exp(extra))[0])
+            if np.all(np.isfinite(fresh)) and fresh[0] < level[0]:
+                nodes, level = np.append(extra, nodes), np.append(fresh, level)
+        while segment is self.segments[-1] and finite.max() > level[-1] and nodes[-1] < math.log(_LARGEST):
+            extra = nodes[-1] + math.log(10)
+            fresh = float(self.level(self.evaluate(np.array([math.exp(extra)]))[0])[0])
+            if not (math.isfinite(fresh) and fresh > level[-1]):
+                break
+            nodes, level = np.append(nodes, extra), np.append(level, fresh)
+        return nodes, level
+
+
+__all__ = ["FixedPointCurve", "Roots", "Segment"]

@@ -1,0 +1,207 @@
+"""The prior of the attention matrix as state evolution sees it: MMSE, mutual information, degrees of freedom."""
+
+from __future__ import annotations
+
+from abc import ABC, abstractmethod
+from dataclasses import dataclass
+from fractions import Fraction
+from functools import cached_property
+
+import numpy as np
+import sympy as sp
+from numpy.typing import ArrayLike
+
+from aimtheory.errors import AssumptionError, InputError
+from aimtheory.scalars import Scalar, to_scalar, to_sympy
+from aimtheory.spectra import GOE, SpectralLaw, Wishart, bayes_wishart, mmse, mutual_information
+from aimtheory.spectra.law import FloatArray, to_float
+
+
+class Prior(ABC):
+    """Everything is per d: ``Q0 = tr S^2``, ``mean_square = (tr S)^2``, MMSE(qhat) and I(qhat) of S + Z/sqrt(qhat)."""
+
+    @property
+    @abstractmethod
+    def second_moment(self) -> float:
+        """``Q0 = lim tr S^2``."""
+
+    @property
+    @abstractmethod
+    def mean_square(self) -> float:
+        """``lim (tr S)^2``, the overlap of the prior mean: the smallest q."""
+
+    @abstractmethod
+    def mmse(self, qhat: ArrayLike) -> FloatArray:
+        """``V(qhat)``; at 0 the prior variance Q0 - (tr S)^2."""
+
+    @abstractmethod
+    def information(self, qhat: ArrayLike) -> FloatArray:
+        """``I(qhat)``, with ``dI/dqhat = MMSE/4``."""
+
+    @property
+    @abstractmethod
+    def degrees_of_freedom(self) -> sp.Expr:
+        """``lim qhat MMSE(qhat)`` as qhat -> infinity: twice the parameters of S by d^2; exact when the law is."""
+
+    @property
+    @abstractmethod
+    def label(self) -> str:
+        """A short description."""
+
+    @property
+    def alpha_unit(self) -> str:
+        """The unit of alpha: ``alpha`` or ``alpha/width``."""
+        return "alpha"
+
+    def overlap(self, qhat: ArrayLike) -> FloatArray:
+        """``q(qhat) = Q0 - MMSE(qhat)``."""
+        return self.second_moment - self.mmse(qhat)
+
+    def log_moment(self, qhat: ArrayLike) -> FloatArray:
+        """``psi_P(qhat) = Q0 qhat/4 - I(qhat)``, the free entropy of the prior, with ``psi_P' = q/4`` and psi_P(0) = 0."""
+        values = np.asarray(qhat, dtype=np.float64)
+        return np.asarray(0.25 * self.second_moment * values - self.information(values))
+
+
+@dataclass(frozen=True)
+class LawPrior(Prior):
+    """S = O diag(lambda) O^T with Haar O and eigenvalues of a spectral law.
+
+    >>> from aimtheory.spectra import GOE
+    >>> LawPrior(GOE(1)).mmse([1.0])
+    array([0.5])
+    """
+
+    law: SpectralLaw
+
+    def __post_init__(self) -> None:
+        if not isinstance(self.law, SpectralLaw):
+            raise InputError(f"prior = {self.law!r} must be a SpectralLaw, e.g. bayes_wishart('1/2') or GOE(1)")
+        mean, second = (to_float(value, "moment of the prior") for value in self.law.moments(2))
+        if not np.isfinite(second):
+            raise AssumptionError(f"{self.law!r} has no finite second moment, so tr S^2 and the MMSE do not exist")
+        if second - mean**2 <= 1e-14 * second:
+            raise AssumptionError(f"{self.law!r} has no spread: S = {mean:.6g} times the identity is known beforehand")
+
+    @cached_property
+    def _moments(self) -> tuple[float, float]:
+        mean, second = (to_float(value, "moment of the prior") for value in self.law.moments(2))
+        return mean, second
+
+    @property
+    def second_moment(self) -> float:
+        """``m_2`` of the law."""
+        return self._moments[1]
+
+    @property
+    def mean_square(self) -> float:
+        """``m_1^2`` of the law."""
+        return self._moments[0] ** 2
+
+    @property
+    def label(self) -> str:
+        """The representation of the law."""
+        return repr(self.law)
+
+    def mmse(self, qhat: ArrayLike) -> FloatArray:
+        """By ``spectra.mmse``."""
+        return mmse(self.law, qhat)
+
+    def information(self, qhat: ArrayLike) -> FloatArray:
+        """By ``spectra.mutual_information``."""
+        return mutual_information(self.law, qhat)
+
+    @property
+    def degrees_of_freedom(self) -> sp.Expr:
+        """``1 - sum w^2`` over the weights w of the atoms: an atom of weight w leaves its block of w d dimensions free
+        to rotate, w^2 d^2/2 parameters. Wishart: ``2 rho - rho^2`` for rho <= 1, 1 beyond.
+        """
+        if isinstance(self.law, Wishart):
+            rho = to_sympy(self.law.width)
+            if rho.free_symbols:
+                return sp.Piecewise((2 * rho - rho**2, rho <= 1), (sp.Integer(1), True))
+            return sp.expand(2 * rho - rho**2) if rho <= 1 else sp.Integer(1)
+        weights = getattr(self.law, "weights", None)
+        if weights is not None:
+            return 1 - sp.Add(*[to_sympy(weight) ** 2 for weight in weights])
+        return 1 - sp.Add(*[sp.Float(weight) ** 2 for _, weight in self.law.atoms])
+
+
+@dataclass(frozen=True)
+class SmallWidthPrior(Prior):
+    """The limit rho -> 0 of ``bayes_wishart(rho)`` at fixed alpha/rho and ``x = qhat/rho`` (= 1/t).
+
+    Few strong directions: Q0 = 1, tr S -> 0, and by the transition of Baik, Ben Arous and Peche
+
+        MMSE = t (2 - t) for t = rho/qhat <= 1,    1 for t >= 1 (nothing is recovered),
+
+    and ``I/rho = x/4`` below x = 1, ``(log x + 1/(2x))/2`` above. Arguments called ``qhat`` are x here.
+
+    >>> SmallWidthPrior().mmse([0.5, 2.0])
+    array([1.  , 0.75])
+    """
+
+    @property
+    def second_moment(self) -> float:
+        """1."""
+        return 1.0
+
+    @property
+    def mean_square(self) -> float:
+        """0."""
+        return 0.0
+
+    @property
+    def label(self) -> str:
+        """``small width``."""
+        return "small-width limit of Wishart"
+
+    @property
+    def alpha_unit(self) -> str:
+        """``alpha/width``."""
+        return "alpha/width"
+
+    def mmse(self, qhat: ArrayLike) -> FloatArray:
+        """``t (2 - t)``, t = 1/x <= 1."""
+        t = 1 / np.maximum(np.asarray(qhat, dtype=np.float64), 1.0)
+        return np.asarray(t * (2 - t))
+
+    def overlap(self, qhat: ArrayLike) -> FloatArray:
+        """``(1 - t)^2``, without the cancellation of 1 - MMSE."""
+        return np.asarray((1 - 1 / np.maximum(np.asarray(qhat, dtype=np.float64), 1.0)) ** 2)
+
+    def information(self, qhat: ArrayLike) -> FloatArray:
+        """``I/rho``: the integral of MMSE/4."""
+        x = np.asarray(qhat, dtype=np.float64)
+        above = np.maximum(x, 1.0)
+        return np.where(x <= 1, 0.25 * x, 0.5 * np.log(above) + 0.25 / above)
+
+    @property
+    def degrees_of_freedom(self) -> sp.Expr:
+        """2: a d x rho d factor up to rotations has 2 rho d^2/2 parameters."""
+        return sp.Integer(2)
+
+
+def make_prior(width: object = None, prior: object = None) -> Prior:
+    """The prior of [B] at ``width`` rho > 0, its small-width limit at 0, GOE(1) at ``"inf"``, or any law given as
+    ``prior``; exactly one of the two.
+
+    >>> make_prior("1/2").degrees_of_freedom
+    3/4
+    """
+    if (width is None) == (prior is None):
+        raise InputError("give either width (of the Wishart prior) or prior (a spectral law), not both and not neither")
+    if prior is not None:
+        return prior if isinstance(prior, Prior) else LawPrior(prior)  # type: ignore[arg-type]
+    if isinstance(width, str) and width.strip().lower() in ("inf", "infinity", "oo"):
+        return LawPrior(GOE(Fraction(1)))
+    rho: Scalar = to_scalar(width, "width")
+    if not isinstance(rho, sp.Expr):
+        if rho == 0:
+            return SmallWidthPrior()
+        if rho < 0:
+            raise InputError(f"width = {rho} must be > 0 (rho = r/d), or 0 for the small-width limit")
+    return LawPrior(bayes_wishart(rho))
+
+
+__all__ = ["LawPrior", "Prior", "SmallWidthPrior", "make_prior"]

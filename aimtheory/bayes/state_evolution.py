@@ -1,0 +1,319 @@
+"""State evolution of Bayes-optimal learning of one attention matrix: fixed points, branches and transitions."""
+
+from __future__ import annotations
+
+import math
+from dataclasses import dataclass
+from functools import cached_property
+
+import numpy as np
+from numpy.typing import ArrayLike
+from scipy.optimize import brentq
+
+from aimtheory.bayes.channel import Channel, check_alpha
+from aimtheory.bayes.fixed_point import CONVERGED, EXACT, UNCONVERGED, FixedPoint
+from aimtheory.bayes.fixed_point_curve import FixedPointCurve, Segment
+from aimtheory.bayes.free_entropy import check_prior_overlap, free_entropy, stationary_free_entropy
+from aimtheory.bayes.prior import LawPrior, Prior
+from aimtheory.errors import InputError
+from aimtheory.spectra import SpectralLaw
+from aimtheory.spectra.law import FloatArray
+
+BRANCHES = ("equilibrium", "uninformed", "informed")
+
+
+@dataclass(frozen=True, eq=False)
+class BranchCurve:
+    """Arrays over ``alpha``: overlap q, mmse, qhat, relative ``residual`` of the undamped equations, statuses.
+
+    Entries that did not converge are NaN with the status ``not converged``; ``unit`` is alpha or alpha/width.
+    """
+
+    alpha: FloatArray
+    q: FloatArray
+    mmse: FloatArray
+    qhat: FloatArray
+    residual: FloatArray
+    status: tuple[str, ...]
+    branch: str
+    unit: str
+
+    @property
+    def ok(self) -> bool:
+        """True when every point converged."""
+        return UNCONVERGED not in self.status
+
+    def as_dict(self) -> dict[str, object]:
+        """Lists for JSON; NaN stays NaN."""
+        names = ("alpha", "q", "mmse", "qhat", "residual")
+        arrays = {name: getattr(self, name).tolist() for name in names}
+        return {**arrays, "status": list(self.status), "branch": self.branch, "unit": self.unit}
+
+
+@dataclass(frozen=True)
+class Spinodal:
+    """Where a pair of solutions appears or vanishes: a turn of alpha(qhat)."""
+
+    alpha: float
+    qhat: float
+    mmse: float
+    ends: str
+    """``"uninformed"`` when the stable branch of small overlap ends here, ``"informed"`` when that of large overlap does."""
+
+
+@dataclass(frozen=True)
+class FirstOrderTransition:
+    """Two stable solutions of equal free entropy at ``alpha`` in ``interval``: Bayes-optimal recovery jumps.
+
+    Between ``alpha`` and ``algorithmic`` (the end of the uninformed branch) recovery is possible but hard: AMP started
+    from the prior stays at the worse solution.
+    """
+
+    alpha: float
+    interval: tuple[float, float]
+    mmse_before: float
+    mmse_after: float
+    algorithmic: float
+
+    @property
+    def hard_phase(self) -> tuple[float, float]:
+        """The interval of alpha that is hard for algorithms."""
+        return self.alpha, self.algorithmic
+
+
+@dataclass(frozen=True, init=False)
+class StateEvolution:
+    """``V = MMSE(qhat)``, ``qhat = alpha signal(Q0 - V, V)`` for a prior (a SpectralLaw or a Prior) and a channel.
+
+    >>> from aimtheory.bayes import SoftmaxChannel
+    >>> from aimtheory.spectra import bayes_wishart
+    >>> point = StateEvolution(bayes_wishart("1/2"), SoftmaxChannel(tokens=2)).solve(alpha=0.089711)
+    >>> round(point.mmse, 6), point.stable, point.status
+    (0.457619, True, 'converged')
+    """
+
+    prior: Prior
+    channel: Channel
+
+    def __init__(self, prior: SpectralLaw | Prior, channel: Channel) -> None:
+        if not isinstance(channel, Channel):
+            raise InputError(f"channel = {channel!r} must be a Channel, e.g. SoftmaxChannel(tokens=2)")
+        if channel.indices != 1:
+            raise InputError(f"this channel sees {channel.indices} matrices; use MultiIndexStateEvolution")
+        object.__setattr__(self, "prior", prior if isinstance(prior, Prior) else LawPrior(prior))
+        object.__setattr__(self, "channel", channel)
+
+    @cached_property
+    def fixed_point_curve(self) -> FixedPointCurve:
+        """The scan of alpha(qhat), made once."""
+        return FixedPointCurve(self.prior, self.channel)
+
+    def qhat(self, q: ArrayLike, alpha: ArrayLike) -> FloatArray:
+        """``qhat(q) = alpha signal(q, Q0 - q)``; q within [(tr S)^2, tr S^2]."""
+        overlap = check_prior_overlap(self.prior, q)
+        return self.channel.qhat(overlap, self.prior.second_moment - overlap, alpha).value
+
+    def free_entropy(self, q: float, qhat: float, alpha: float) -> float:
+        """``f(q, qhat)``, see :func:`aimtheory.bayes.free_entropy`."""
+        return free_entropy(self.prior, self.channel, alpha, q, qhat)
+
+    def residual(self, q: ArrayLike, alpha: ArrayLike) -> FloatArray:
+        """``q(qhat(q)) - q`` of the undamped map, zero at a fixed point."""
+        overlap = check_prior_overlap(self.prior, q)
+        return np.asarray(self.prior.overlap(self.qhat(overlap, alpha)) - overlap)
+
+    def iterate(self, alpha: float, steps: int, start: str = "uninformed", damping: float = 0.0) -> FloatArray:
+        """The trajectory (steps + 1, 3) of (q, V, qhat) of the iteration, what AMP follows step by step.
+
+        Starts at the prior mean, or just below q = tr S^2 for ``start="informed"``; ``damping`` is the weight of the old
+        q. The qhat of the last row is the one computed from its q.
+        """
+        rate = float(check_alpha(alpha))
+        if start not in ("uninformed", "informed"):
+            raise InputError(f"start = {start!r} must be 'uninformed' or 'informed'")
+        if not 0 <= damping < 1:
+            raise InputError(f"damping = {damping} must lie in [0, 1)")
+        low, high = self.prior.mean_square, self.prior.second_moment
+        variance = (high - low) if start == "uninformed" else 1e-6 * (high - low)
+        rows = []
+        for _ in range(int(steps) + 1):
+            qhat = float(self.channel.qhat(high - variance, variance, rate).value)
+            rows.append((high - variance, variance, qhat))
+            variance = damping * variance + (1 - damping) * float(self.prior.mmse(qhat))
+        return np.array(rows)
+
+    def fixed_points(self, alpha: float) -> tuple[FixedPoint, ...]:
+        """Every solution at ``alpha``, stable and unstable, by ascending overlap; perfect recovery is the last."""
+        rate = float(check_alpha(alpha))
+        if rate == 0:
+            return (self._prior_point(0.0, True),)
+        curve = self.fixed_point_curve
+        found: list[FixedPoint] = []
+        at_mean = float(self.channel.signal(self.prior.mean_square, self._prior_variance).value)
+        if at_mean == 0:
+            # The output is even in h: the prior mean solves the equations, and repels above the weak threshold.
+            first = float(curve.evaluate(np.exp(curve.segments[0].log_qhat[:1]))[0][0])
+            found.append(self._prior_point(rate, rate < first))
+        for segment in curve.segments:
+            roots = curve.roots(segment, np.array([rate]))
+            if np.isfinite(roots.qhat[0]):
+                values = (float(array[0]) for array in (roots.qhat, roots.variance, roots.residual))
+                found.append(self._point(rate, *values, stable=segment.rising))
+        if self.channel.exact_directions > 0:
+            stable = rate >= curve.perfect
+            f = stationary_free_entropy(self.prior, self.channel, rate, math.inf, 0.0)
+            top = self.prior.second_moment
+            found.append(FixedPoint(rate, top, 0.0, math.inf, 0.0, stable, f, "between", EXACT))
+        if not any(point.stable for point in found):
+            nan = math.nan
+            found.append(FixedPoint(rate, nan, nan, nan, math.inf, False, nan, "between", UNCONVERGED))
+        stable_places = [place for place, point in enumerate(found) if point.stable]
+        labelled = []
+        for place, point in enumerate(found):
+            names = [n for n, end in (("uninformed", 0), ("informed", -1)) if stable_places and place == stable_places[end]]
+            branch = "both" if len(names) == 2 else names[0] if names else "between"
+            labelled.append(_with_branch(point, branch))
+        return tuple(labelled)
+
+    def solve(self, alpha: float, branch: str = "equilibrium") -> FixedPoint:
+        """One solution: ``equilibrium`` (largest free entropy: Bayes-optimal), ``uninformed`` or ``informed``."""
+        if branch not in BRANCHES:
+            raise InputError(f"branch = {branch!r} must be one of {', '.join(BRANCHES)}")
+        points = self.fixed_points(alpha)
+        stable = [point for point in points if point.stable]
+        if not stable:
+            return points[-1]
+        if branch == "equilibrium":
+            return max(stable, key=lambda point: point.free_entropy)
+        return stable[0] if branch == "uninformed" else stable[-1]
+
+    def curve(self, alpha: ArrayLike, branch: str = "equilibrium", tolerance: float = 1e-10) -> BranchCurve:
+        """A branch over an array of alpha, continued through jumps; vectorised when alpha(qhat) is monotone."""
+        if branch not in BRANCHES:
+            raise InputError(f"branch = {branch!r} must be one of {', '.join(BRANCHES)}")
+        rates = check_alpha(alpha)
+        flat = rates.ravel()
+        curve = self.fixed_point_curve
+        q, mmse, qhat, residual = (np.full(flat.shape, np.nan) for _ in range(4))
+        at_mean = float(self.channel.signal(self.prior.mean_square, self._prior_variance).value)
+        simple = len(curve.segments) == 1 and curve.segments[0].rising and at_mean > 0
+        if simple:
+            positive = (flat > 0) & (flat < curve.perfect)
+            roots = curve.roots(curve.segments[0], flat[positive], tolerance=2e-11)
+            mmse[positive], qhat[positive], residual[positive] = roots.variance, roots.qhat, roots.residual
+            q[positive] = self.prior.second_moment - roots.variance
+            exact = flat >= curve.perfect
+            mmse[exact], qhat[exact], residual[exact] = 0.0, np.inf, 0.0
+            q[exact] = self.prior.second_moment
+            zero = flat == 0
+            mmse[zero], qhat[zero], residual[zero] = self._prior_variance, 0.0, 0.0
+            q[zero] = self.prior.mean_square
+        else:
+            for place, rate in enumerate(flat):
+                point = self.solve(float(rate), branch)
+                q[place], mmse[place], qhat[place] = point.q, point.mmse, point.qhat
+                residual[place] = point.residual
+        bad = ~(residual <= tolerance)
+        q[bad] = mmse[bad] = qhat[bad] = np.nan
+        status = np.where(bad, UNCONVERGED, np.where(np.isinf(qhat), EXACT, CONVERGED))
+        shape = rates.shape
+        return BranchCurve(
+            rates,
+            q.reshape(shape),
+            mmse.reshape(shape),
+            qhat.reshape(shape),
+            residual.reshape(shape),
+            tuple(status.tolist()),
+            branch,
+            self.prior.alpha_unit,
+        )
+
+    def spinodals(self) -> tuple[Spinodal, ...]:
+        """The ends of the stable branches, by ascending qhat; empty when alpha(qhat) is monotone (no coexistence)."""
+        return tuple(
+            Spinodal(alpha, qhat, float(self.prior.mmse(qhat)), "uninformed" if is_maximum else "informed")
+            for alpha, qhat, is_maximum in self.fixed_point_curve.extrema()
+        )
+
+    def first_order_transitions(self) -> tuple[FirstOrderTransition, ...]:
+        """All crossings of free entropy between neighbouring stable branches, by ascending overlap."""
+        curve = self.fixed_point_curve
+        rising = [segment for segment in curve.segments if segment.rising]
+        found = []
+        for low, high in zip(rising[:-1], rising[1:], strict=True):
+            start, end = self._alpha_at(high, 0), self._alpha_at(low, -1)
+            crossing = self._crossing(low, high, start, end)
+            if crossing is not None:
+                found.append(crossing)
+        return tuple(found)
+
+    def first_order_transition(self, bracket: tuple[float, float] | None = None) -> FirstOrderTransition:
+        """The transition within ``bracket`` (default: anywhere); ``InputError`` when there is none, or bracket is not one."""
+        low, high = (0.0, math.inf) if bracket is None else (float(bracket[0]), float(bracket[1]))
+        if not 0 <= low < high:
+            raise InputError(f"bracket = {bracket} must be two numbers 0 <= low < high")
+        everything = self.first_order_transitions()
+        inside = [item for item in everything if low <= item.alpha <= high]
+        if not inside:
+            where = ", ".join(f"{item.alpha:.9g}" for item in everything) or "none: alpha(qhat) has no jump"
+            raise InputError(f"no first-order transition for alpha in [{low}, {high}]; there are: {where}")
+        return inside[0]
+
+    @property
+    def _prior_variance(self) -> float:
+        return self.prior.second_moment - self.prior.mean_square
+
+    def _prior_point(self, rate: float, stable: bool) -> FixedPoint:
+        f = stationary_free_entropy(self.prior, self.channel, rate, 0.0, self._prior_variance)
+        return FixedPoint(
+            rate, self.prior.mean_square, self._prior_variance, 0.0, 0.0, stable, f, "both" if stable else "between", CONVERGED
+        )
+
+    def _point(self, rate: float, qhat: float, variance: float, residual: float, stable: bool) -> FixedPoint:
+        f = stationary_free_entropy(self.prior, self.channel, rate, qhat, variance)
+        q = float(self.prior.overlap(qhat))
+        measured = self.channel.signal(max(q, 0.0), variance)
+        error = float(measured.error / measured.value) if measured.value > 0 else 0.0
+        status = CONVERGED if residual <= 1e-10 else UNCONVERGED
+        return FixedPoint(rate, q, variance, qhat, residual, stable, f, "between", status, error)
+
+    def _alpha_at(self, segment: Segment, end: int) -> float:
+        return float(self.fixed_point_curve.evaluate(np.exp(segment.log_qhat[[end]]))[0][0])
+
+    def _crossing(self, low: Segment, high: Segment, start: float, end: float) -> FirstOrderTransition | None:
+        curve = self.fixed_point_curve
+
+        def both(alpha: float) -> tuple[FixedPoint, FixedPoint]:
+            points = []
+            for segment in (low, high):
+                roots = curve.roots(segment, np.array([alpha]))
+                if not np.isfinite(roots.qhat[0]):
+                    # At the very end of a branch rounding may miss the turn.
+                    edge = segment.log_qhat[-1 if segment is low else 0]
+                    roots = type(roots)(np.exp([edge]), self.prior.mmse(np.exp([edge])), np.zeros(1))
+                values = (float(array[0]) for array in (roots.qhat, roots.variance, roots.residual))
+                points.append(self._point(alpha, *values, stable=True))
+            return points[0], points[1]
+
+        def difference(alpha: float) -> float:
+            worse, better = both(alpha)
+            return better.free_entropy - worse.free_entropy
+
+        if not start < end:
+            return None
+        inset = 1e-9 * (end - start)
+        first, last = start + inset, end - inset
+        if difference(first) >= 0 or difference(last) <= 0:
+            return None
+        alpha = float(brentq(difference, first, last, xtol=1e-13, rtol=1e-12))
+        worse, better = both(alpha)
+        spread = 1e-11 * max(alpha, 1e-3)
+        return FirstOrderTransition(alpha, (alpha - spread, alpha + spread), worse.mmse, better.mmse, end)
+
+
+def _with_branch(point: FixedPoint, branch: str) -> FixedPoint:
+    values = {name: getattr(point, name) for name in point.__dataclass_fields__}
+    return FixedPoint(**{**values, "branch": branch})
+
+
+__all__ = ["BRANCHES", "BranchCurve", "FirstOrderTransition", "Spinodal", "StateEvolution"]
