@@ -168,6 +168,10 @@ def sgd(
     batch = _integer(batch, "batch", 1)
     loss_samples = _integer(loss_samples, "loss_samples", 1)
     rate = _positive(learning_rate, "learning_rate")
+    if not any(model.trainable):
+        raise InputError(
+            "no index of the model is trainable, so there is nothing to simulate; set trainable=True on one"
+        )
     unit = float(model.time_factor) * rate / dim
     counts = _step_counts(times, steps, unit)
     kind = float_type(dtype)

@@ -100,7 +100,11 @@ def extensive_ranks(model: AttentionModel, parameters: Matrices, dim: int) -> di
         name = index.factorization.name
         matrix = evaluate(index.factorization.polynomial, parameters, dim)
         if matrix.any():
-            found[name] = check_extensive_rank(matrix, limit=limit, name=name).ratio
+            symmetric = index.factorization.is_symmetric
+            spectrum = (
+                np.linalg.eigvalsh((matrix + matrix.T) / 2) if symmetric else np.linalg.svd(matrix, compute_uv=False)
+            )
+            found[name] = check_extensive_rank(spectrum, limit=limit, name=name).ratio
     return found
 
 

@@ -278,6 +278,12 @@ def test_bad_arguments_are_named(change, message):
         sgd(softmax(), **{**SMALL, "times": [0, 0.1], **change})
 
 
+def test_a_model_with_nothing_to_train_is_refused():
+    indices = tuple(AttentionIndex(direct(k), aim.Ginibre(1), False) for k in range(2))
+    with pytest.raises(aim.InputError, match="nothing to simulate"):
+        sgd(AttentionModel(1, indices, MeanSquaredError("linear")), **SMALL, steps=1)
+
+
 def test_reading_what_was_not_measured():
     run = sgd(softmax(), **SMALL, steps=1, observables=["p_12"])
     with pytest.raises(aim.InputError, match=r"'q_12' was not measured; measured are p_12"):
