@@ -27,8 +27,8 @@ from aimtheory.spectra.wishart_convolution import wishart_rules
 def mmse(law: SpectralLaw, qhat: ArrayLike) -> FloatArray:
     """``lim E ||S - E[S | S + Z/sqrt(qhat)]||_F^2 / d``, same shape as ``qhat`` (>= 0; at 0 the prior variance).
 
-    Relative error about 1e-13 for Wishart, GOE, Atomic and Empirical laws. Raises ``InputError`` for negative or
-    non-finite ``qhat`` and ``AssumptionError`` for a prior without a second moment.
+    Relative error about 1e-13 (for a UserDensity, of the larger of the MMSE and 1e-2/qhat). Raises ``InputError`` for
+    negative or non-finite ``qhat`` and ``AssumptionError`` for a prior without a second moment.
 
     >>> round(float(mmse(GOE(1), 3.0)), 12)                 # 1 / (1 + qhat)
     0.25

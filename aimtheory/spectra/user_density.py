@@ -206,6 +206,11 @@ class PanelTransform:
         self.fine_weights = (self.coefficients @ vandermonde.T) * fine_rule * 2 * half[:, None]
         self.mean = float((self.weights * self.points).sum())
 
+    @property
+    def breaks(self) -> FloatArray:
+        """The ends of the intervals, where the density may jump."""
+        return np.array(self.intervals).ravel()
+
     def cauchy(self, z: ComplexArray) -> tuple[ComplexArray, ComplexArray, FloatArray]:
         """``g(z)``, ``g'(z)`` and ``int log|z - t| f(t) dt`` for Im z >= 0."""
         g, slope = np.empty(z.shape, dtype=np.complex128), np.empty(z.shape, dtype=np.complex128)
@@ -314,19 +319,21 @@ class PanelTransform:
 
     def _edge(self, support_end: float, far: float, noise: float) -> float:
         """Root of phi = 1/Delta between the end of the support, where phi is largest, and ``far``; the end if none."""
-        start = support_end + (far - support_end) * 1e-14
-        if start == support_end or self._curvature(start) < 1 / noise:
-            return support_end
         reach = far - support_end
+        # The nearest distance that the arithmetic can tell from none.
+        least = max(1e-14, 4 * float(np.spacing(abs(support_end))) / abs(reach))
+        if least >= 1 or self._curvature(support_end + reach * least) < 1 / noise:
+            return support_end
         # In the logarithm of the distance: the root may be many decades closer than far.
         root = brentq(
             lambda v: math.log(self._curvature(support_end + reach * math.exp(v)) * noise),
-            math.log(1e-14),
+            math.log(least),
             0.0,
-            xtol=1e-15,
-            rtol=8.9e-16,
+            xtol=2e-14,
+            rtol=1e-14,
+            maxiter=500,
         )
-        return support_end + reach * math.exp(root)
+        return float(support_end + reach * math.exp(root))
 
     def height(self, p: FloatArray, noise: float, guess: FloatArray | None = None) -> FloatArray:
         """``y = q^2`` with ``-Im g(p + iq)/q = 1/Delta``: Newton in y on the concave ``1/phi - Delta``, bracketed."""

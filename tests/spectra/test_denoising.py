@@ -204,3 +204,18 @@ def test_bad_input_is_named():
     with pytest.raises(InputError, match="NaN"):
         denoise_matrix(GOE(1), 1.0, [[np.nan]])
     assert issubclass(HeavyTailed, SpectralLaw)
+
+
+@pytest.mark.parametrize("qhat", [1e-6, 1e-3, 1.0, 30.0, 300.0, 1e5, 1e8])
+def test_uniform_law_with_jumps_over_many_decades(qhat):
+    # Route two: 2000 midpoint atoms at moderate qhat; beyond, 1 - (4 pi^2/3) (1/4) / qhat, the leading order;
+    # below, kappa_2 (1 - kappa_2 qhat).
+    law = UserDensity(lambda x: 0.5 * np.ones_like(x), [(-1.0, 1.0)])
+    value = float(mmse(law, qhat))
+    if qhat >= 1e5:
+        assert qhat * value == pytest.approx(1 - math.pi**2 / 3 / qhat, abs=30 / qhat**1.5 + 1e-12)
+    elif qhat <= 1e-3:
+        assert value == pytest.approx(1 / 3 - qhat / 9, abs=qhat**2)
+    else:
+        atoms = (np.arange(2000) + 0.5) / 1000 - 1
+        assert value == pytest.approx(float(mmse(Empirical(atoms), qhat)), rel=1e-6)
