@@ -70,11 +70,6 @@ class MomentHierarchy:
     codes: tuple[Codes, ...] = field(repr=False)
     observables: tuple[str, ...] | None = None
 
-    @cached_property
-    def max_length(self) -> int:
-        """Number of letters of the longest words kept."""
-        return self.views.length(self.degree)
-
     def __len__(self) -> int:
         return sum(map(len, self.codes))
 
@@ -102,6 +97,8 @@ class MomentHierarchy:
     def index(self, word: Word | str) -> int:
         """Position of a word in the state; any rotation or transpose of it will do. ``InputError`` when it is not
         there."""
+        if not isinstance(word, str | Word):
+            raise InputError(f"word = {word!r} is neither a Word nor text such as 'tr(S1 S2)'")
         canonical = self.views.parse(word) if isinstance(word, str) else canonical_trace(word)
         length = len(canonical)
         if length <= len(self.codes):
@@ -151,13 +148,9 @@ class MomentHierarchy:
             entries = self._entries(length)
             empty = entries.lengths == 0
             sources[entries.coupling[empty], entries.rows[empty] + self.offsets[length - 1]] = entries.weights[empty]
-            inside = (entries.lengths <= len(self.codes)) & ~empty
-            columns = np.zeros(int(inside.sum()), dtype=np.int64)
-            targets, lengths = entries.targets[inside], entries.lengths[inside]
-            for target_length in np.unique(lengths):
-                chosen = lengths == target_length
-                known = self.codes[target_length - 1]
-                columns[chosen] = self.offsets[target_length - 1] + np.searchsorted(known, targets[chosen])
+            positions = self._positions(entries)
+            inside = positions >= 0
+            columns = positions[inside]
             rows = entries.rows[inside] + self.offsets[length - 1]
             blocks.append((rows, entries.coupling[inside], columns, entries.weights[inside]))
         size = len(self)
@@ -175,6 +168,18 @@ class MomentHierarchy:
             result.append(CouplingOperator(name, scale, matrix, sources[number]))
         return tuple(result)
 
+    def _positions(self, entries: DriftEntries) -> np.ndarray:
+        """Places of the targets in the state, -1 for those that are not there."""
+        result = np.full(len(entries.targets), -1, dtype=np.int64)
+        for length in np.unique(entries.lengths[(entries.lengths > 0) & (entries.lengths <= len(self.codes))]):
+            known = self.codes[length - 1]
+            if len(known):
+                chosen = np.flatnonzero(entries.lengths == length)
+                place = np.searchsorted(known, entries.targets[chosen])
+                found = known[np.minimum(place, len(known) - 1)] == entries.targets[chosen]
+                result[chosen[found]] = self.offsets[length - 1] + place[found]
+        return result
+
     @property
     def closes(self) -> bool:
         """True when no word is missing: no letter's drift is longer than a letter, as for direct optimization."""
@@ -186,8 +191,10 @@ class MomentHierarchy:
         found: dict[int, list[Codes]] = {}
         for length in range(1, len(self.codes) + 1):
             entries = self._entries(length)
-            for target_length in np.unique(entries.lengths[entries.lengths > len(self.codes)]):
-                found.setdefault(int(target_length), []).append(entries.targets[entries.lengths == target_length])
+            absent = (self._positions(entries) < 0) & (entries.lengths > 0)
+            for target_length in np.unique(entries.lengths[absent]):
+                targets = entries.targets[absent & (entries.lengths == target_length)]
+                found.setdefault(int(target_length), []).append(targets)
         return tuple(
             self.views.alphabet.unpack(code, length)
             for length, codes in sorted(found.items())
@@ -237,15 +244,17 @@ class MomentHierarchy:
     def report(self) -> str:
         """States by degree, how many are constant, and how many words of which degree are missing."""
         lines = [f"moment hierarchy of degree {self.degree}: {len(self)} words, {int(self.constant.sum())} constant"]
-        for n, codes in enumerate(self.codes):
-            here = self.constant[self.offsets[n] : self.offsets[n + 1]]
-            lines.append(f"  degree {(n + 1) * self.views.unit}: {len(codes)} words, {int(here.sum())} constant")
-        by_length: dict[int, int] = {}
+        kept: dict[Fraction, list[int]] = {}
+        for word, constant in zip(self.words, self.constant, strict=True):
+            kept.setdefault(self.views.degree(word), []).append(int(constant))
+        for degree, constants in sorted(kept.items()):
+            lines.append(f"  degree {degree}: {len(constants)} words, {sum(constants)} constant")
+        absent: dict[Fraction, int] = {}
         for word in self.missing:
-            by_length[len(word)] = by_length.get(len(word), 0) + 1
-        for length, count in sorted(by_length.items()):
-            lines.append(f"  missing: {count} words of degree {length * self.views.unit}, to be supplied by a closure")
-        if not by_length:
+            absent[self.views.degree(word)] = absent.get(self.views.degree(word), 0) + 1
+        for degree, count in sorted(absent.items()):
+            lines.append(f"  missing: {count} words of degree {degree}, to be supplied by a closure")
+        if not absent:
             lines.append("  closed: no word is missing")
         return "\n".join(lines)
 
@@ -287,30 +296,40 @@ def derive(model: AttentionModel, degree: int, observables: Iterable[str | Word]
     """
     degree = check_degree(degree)
     seen = views(model)
-    max_length = seen.length(degree)
-    seen.alphabet.check_length(max_length + 1)
+    longest = seen.longest(degree)
+    seen.alphabet.check_length(longest + 1)
     if observables is None:
-        codes = tuple(canonical_words(seen.alphabet, length) for length in range(1, max_length + 1))
-        return MomentHierarchy(model, degree, seen, codes)
+        return MomentHierarchy(model, degree, seen, _all_words(seen, degree, longest))
+    if isinstance(observables, str | Word):
+        raise InputError(f"observables = {str(observables)!r} is one observable; put it in a list")
     names = tuple(trace_name(w) if isinstance(w, Word) else w for w in observables)
     if not names:
         raise InputError("observables is empty; name at least one, such as 'p_12', or pass None for all words")
     # The couplings are functions of the second moments, so these always belong to the system.
     wanted = [w for name in (*names, "loss") for w in observable_words(name, model, seen)]
-    return MomentHierarchy(model, degree, seen, _reachable(seen, wanted, max_length), names)
+    return MomentHierarchy(model, degree, seen, _reachable(seen, wanted, degree, longest), names)
 
 
-def _reachable(seen: Views, start: Sequence[Word], max_length: int) -> tuple[Codes, ...]:
-    """Words up to a length that the drift reaches from the given ones, as sorted codes by length."""
+def _all_words(seen: Views, degree: int, longest: int) -> tuple[Codes, ...]:
+    """All canonical words of at most a degree, as sorted codes by length."""
+    result = []
+    for length in range(1, longest + 1):
+        codes = canonical_words(seen.alphabet, length)
+        result.append(codes[seen.code_weights(codes, length) * seen.unit.numerator <= degree * seen.unit.denominator])
+    return tuple(result)
+
+
+def _reachable(seen: Views, start: Sequence[Word], degree: int, longest: int) -> tuple[Codes, ...]:
+    """Words up to a degree that the drift reaches from the given ones, as sorted codes by length."""
     table = ReplacementTable.of(seen)
-    known: list[set[int]] = [set() for _ in range(max_length)]
+    known: list[set[int]] = [set() for _ in range(longest)]
     frontier: dict[int, set[int]] = {}
     for word in start:
         canonical = canonical_trace(word)
-        if len(canonical) > max_length:
+        if seen.degree(canonical) > degree:
             raise InputError(
-                f"observable {trace_name(canonical)} has degree {len(canonical) * seen.unit}, "
-                f"above the truncation degree {max_length * seen.unit}; raise the degree"
+                f"observable {trace_name(canonical)} has degree {seen.degree(canonical)}, above the truncation degree "
+                f"{degree}; raise the degree"
             )
         frontier.setdefault(len(canonical), set()).add(seen.alphabet.pack(canonical))
     while frontier:
@@ -321,10 +340,11 @@ def _reachable(seen: Views, start: Sequence[Word], max_length: int) -> tuple[Cod
                 continue
             known[length - 1].update(fresh.tolist())
             entries = drift_entries(seen, table, fresh, length)
-            followed = (entries.lengths > 0) & (entries.lengths <= max_length)
-            for target_length in np.unique(entries.lengths[followed]):
+            for target_length in np.unique(entries.lengths[(entries.lengths > 0) & (entries.lengths <= longest)]):
                 targets = np.unique(entries.targets[entries.lengths == target_length])
-                following.setdefault(int(target_length), set()).update(targets.tolist())
+                weights = seen.code_weights(targets, int(target_length))
+                kept = targets[weights * seen.unit.numerator <= degree * seen.unit.denominator]
+                following.setdefault(int(target_length), set()).update(kept.tolist())
         frontier = following
     return tuple(np.array(sorted(codes), dtype=np.int64) for codes in known)
 

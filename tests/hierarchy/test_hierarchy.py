@@ -175,6 +175,7 @@ def test_index_reads_any_form_of_a_word():
         ("tr(S3)", "unknown letter 'S3'.*S1, S2"),
         ("tr(W1)", "W1 is not a product of S1, S2"),
         ("tr()", "empty"),
+        (3, "word = 3 is neither a Word nor text"),
     ],
 )
 def test_index_errors(word, match):
@@ -197,6 +198,7 @@ def test_degree_that_cannot_be_packed():
     ("observables", "match"),
     [
         ([], "observables is empty"),
+        ("p_12", "put it in a list"),
         (["overlap"], "unknown observable 'overlap'"),
         (["p_13"], "does not fit a model with 2 indices"),
         (["t_12"], "t_k with one index"),

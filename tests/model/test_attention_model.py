@@ -127,7 +127,9 @@ def test_uncentred_tied_forms_break_an_assumption():
         with pytest.raises(aim.AssumptionError, match=r"S1 has Tr S = Theta\(d\).*use centred=True"):
             teacher_student(student=law, centred=False)
     with pytest.raises(aim.AssumptionError, match=r"M2 has Tr S"):
-        teacher_student(parameterization="untied", student=aim.GaussianFactors(width=1), teacher=MP)
+        teacher_student(
+            parameterization="untied", student=aim.GaussianFactors(width=1), teacher=aim.Wishart(width=1, trace="1/3")
+        )
     # A symmetric teacher without trace is fine.
     teacher_student(parameterization="untied", student=aim.GaussianFactors(width=1), teacher=aim.GOE(variance=1))
 
