@@ -9,8 +9,11 @@ from matplotlib.figure import Figure
 from numpy.typing import ArrayLike
 
 from aimtheory.errors import InputError
-from aimtheory.report.style import OKABE_ITO, new_figure
+from aimtheory.report.style import OKABE_ITO, letter_symbol, new_figure
 from aimtheory.spectra import SpectralMeasure
+
+_FINEST = 0.055
+"""Smallest default resolution as a part of the span."""
 
 
 def spectrum_plot(
@@ -18,16 +21,16 @@ def spectrum_plot(
     eigenvalues: ArrayLike | None = None,
     *,
     time: float | None = None,
-    matrix: str = "S_1",
+    matrix: str = "S1",
     resolution: float | None = None,
     simulation: str = "SGD",
 ) -> Figure:
     """The spectral density (left) and its integral (right) of a measure, over the eigenvalues of a simulation if given.
 
     The measure is a Gauss quadrature, so a density exists only after smoothing: ``resolution`` is the deviation of
-    the Gaussian kernel, by default the span over the effective number of nodes 1/sum(weights^2). It is written into
-    the figure, and the eigenvalues are smoothed alike for comparison (dashed). The integral is shown unsmoothed. Raises
-    ``InputError`` for eigenvalues that are not finite.
+    the Gaussian kernel, see ``default_resolution``. It is written into the figure, and the eigenvalues are smoothed
+    alike for comparison (dashed). The integral is shown unsmoothed. ``matrix`` is the name of the matrix for the
+    labels. Raises ``InputError`` for eigenvalues that are not finite.
     """
     spectrum = None if eigenvalues is None else np.sort(np.ravel(np.asarray(eigenvalues, dtype=np.float64)))
     if spectrum is not None and (not spectrum.size or not np.isfinite(spectrum).all()):
@@ -75,22 +78,25 @@ def spectrum_plot(
         label="theory, Gauss quadrature",
     )
     for axes, name in ((density, "spectral density"), (integral, r"fraction of eigenvalues $\leq \lambda$")):
-        axes.set_xlabel(rf"eigenvalue $\lambda$ of ${matrix}$")
+        axes.set_xlabel(rf"eigenvalue $\lambda$ of ${letter_symbol(matrix)}$")
         axes.set_ylabel(name)
         axes.legend(frameon=False, fontsize=8)
     density.set_ylim(bottom=0)
     if time is not None:
-        figure.suptitle(rf"spectrum of ${matrix}$ at $t = {time:.3g}$", fontsize=10, x=0.01, ha="left")
+        figure.suptitle(rf"spectrum of ${letter_symbol(matrix)}$ at $t = {time:.3g}$", fontsize=10, x=0.01, ha="left")
     return figure
 
 
 def default_resolution(measure: SpectralMeasure) -> float:
-    """0.7 x the span of the nodes over their effective number 1/sum(w^2): finer detail is that of the quadrature."""
+    """0.7 x the span of the nodes over their effective number 1/sum(w^2): finer detail is that of the quadrature.
+
+    Late nodes cluster, which inflates that number; hence at least a fixed part of the span.
+    """
     span = float(measure.nodes[-1] - measure.nodes[0])
     if span == 0:
         return measure.resolution
     weights = measure.weights / measure.mass
-    return span * float(weights @ weights) * 0.7
+    return span * max(0.7 * float(weights @ weights), _FINEST)
 
 
 __all__ = ["default_resolution", "spectrum_plot"]

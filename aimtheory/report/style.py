@@ -93,12 +93,13 @@ def observable_label(name: str) -> str:
     if name == "loss":
         return r"loss $\Phi$"
     if name.startswith("tr(") and name.endswith(")"):
-        letters = " ".join(_letter(part) for part in name[3:-1].split())
+        letters = " ".join(letter_symbol(part) for part in name[3:-1].split())
         return rf"$\mathrm{{tr}}({letters})$"
     return name
 
 
-def _letter(text: str) -> str:
+def letter_symbol(text: str) -> str:
+    """A letter such as ``S1`` or ``M2^T`` in mathtext, without the dollars."""
     base, transposed = (text[:-2], r"^{\top}") if text.endswith("^T") else (text, "")
     match = re.fullmatch(r"([A-Za-z]+)(\d+)", base)
     symbol = rf"{match[1]}_{{{match[2]}}}" if match else rf"\mathrm{{{base}}}".replace("_", r"\_")
@@ -124,6 +125,7 @@ __all__ = [
     "OKABE_ITO",
     "UNTRUSTED_LINE",
     "colour",
+    "letter_symbol",
     "new_figure",
     "observable_label",
     "save_figure",
