@@ -57,10 +57,10 @@ def parameter_flow(model: AttentionModel) -> ParameterFlow:
     per_unit = 1 / model.time_factor
     drift: dict[Letter, dict[Coupling, Polynomial]] = {}
     for k, index in enumerate(model.indices):
-        if not index.trainable:
+        if not index.trained_letters:
             continue
         gradient = attention_gradient(model, k)
-        for letter in index.factorization.letters:
+        for letter in index.trained_letters:
             change = drift.setdefault(letter, {})
             for coupling, cotangent in gradient.items():
                 term = cotangent_pullback(index.factorization.polynomial, letter, cotangent) * -per_unit

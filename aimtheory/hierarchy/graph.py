@@ -34,11 +34,11 @@ def moment_graph(hierarchy: MomentHierarchy, initial: JointLaw | None = None) ->
         except InputError:
             initial = None
     for name, word, constant in zip(hierarchy.names, hierarchy.words, hierarchy.constant, strict=True):
-        graph.add_node(name, degree=len(word) * hierarchy.views.unit, constant=bool(constant), missing=False)
+        graph.add_node(name, degree=hierarchy.views.degree(word), constant=bool(constant), missing=False)
         if initial is not None:
             graph.nodes[name]["initial"] = to_sympy(initial.moment([str(letter) for letter in word]))
     for word in hierarchy.missing:
-        graph.add_node(trace_name(word), degree=len(word) * hierarchy.views.unit, constant=False, missing=True)
+        graph.add_node(trace_name(word), degree=hierarchy.views.degree(word), constant=False, missing=True)
     for name, word in zip(hierarchy.names, hierarchy.words, strict=True):
         total: dict[str, list[sp.Expr]] = {}
         for (coupling, target), coefficient in hierarchy.drift(word).items():

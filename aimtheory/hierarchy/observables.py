@@ -102,9 +102,7 @@ class NamedObservable:
             value = value - self.second(moments) * self.third(moments)
         if self.per_root_dim:
             if dim is None:
-                raise InputError(
-                    f"observable {self.name!r} is a mean, of order one where moments vanish: give dim="
-                )
+                raise InputError(f"observable {self.name!r} is a mean, of order one where moments vanish: give dim=")
             value = value * np.sqrt(dim)
         return value
 

@@ -12,12 +12,17 @@ from collections.abc import Mapping
 from dataclasses import dataclass
 from fractions import Fraction
 from functools import cached_property
+from math import lcm
+
+import numpy as np
+from numpy.typing import NDArray
 
 from aimtheory.errors import InputError
 from aimtheory.hierarchy.couplings import Coupling
 from aimtheory.hierarchy.flow import CoupledPolynomial, ParameterFlow, parameter_flow
 from aimtheory.model import EMBEDDING, AttentionModel
 from aimtheory.words import Alphabet, Letter, Polynomial, Word, canonical_trace, leibniz
+from aimtheory.words.packed import Codes, letters_at
 
 
 @dataclass(frozen=True)
@@ -25,8 +30,8 @@ class Views:
     """The alphabet in which the moments of a model are written, with what each letter is made of and how it moves.
 
     ``expansion[a]`` is letter ``a`` as a word in the parameters; ``drift[a]`` its time derivative as polynomials in
-    views, one a coupling, for untransposed letters that move; ``unit`` the degree of one letter (1, or a fraction when
-    the parameters are the letters).
+    views, one a coupling, for untransposed letters that move. Views have degree one; when the parameters themselves are
+    the letters (``by_parameters``), they have fractions such that the shortest term of S_k has degree one.
     """
 
     alphabet: Alphabet
@@ -34,7 +39,8 @@ class Views:
     drift: Mapping[Letter, CoupledPolynomial]
     couplings: tuple[Coupling, ...]
     matrices: tuple[Polynomial, ...]
-    unit: Fraction
+    parameter_degrees: Mapping[Letter, Fraction]
+    by_parameters: bool
     flow: ParameterFlow
 
     @cached_property
@@ -42,9 +48,37 @@ class Views:
         """Untransposed letters that move."""
         return tuple(self.drift)
 
-    def length(self, degree: int) -> int:
-        """Number of letters of a word of this degree."""
-        return int(degree / self.unit)
+    @cached_property
+    def unit(self) -> Fraction:
+        """The largest degree of which the degree of every letter is a multiple: 1 when all letters have degree one."""
+        return Fraction(1, lcm(*(self.letter_degree(letter).denominator for letter in self.alphabet.letters)))
+
+    @cached_property
+    def weights(self) -> np.ndarray:
+        """Degrees of the letters of the alphabet in multiples of ``unit``, as integers."""
+        return np.array([int(self.letter_degree(a) / self.unit) for a in self.alphabet.letters], dtype=np.int64)
+
+    def letter_degree(self, letter: Letter) -> Fraction:
+        """Degree of a letter: the sum over the parameters it is made of."""
+        word = self.expansion[letter.T if letter.transposed else letter]
+        return sum((self.parameter_degree(factor) for factor in word), Fraction(0))
+
+    def degree(self, word: Word) -> Fraction:
+        """Degree of a word: the sum over its letters."""
+        return sum((self.letter_degree(letter) for letter in word), Fraction(0))
+
+    def code_weights(self, codes: Codes, length: int) -> NDArray[np.int64]:
+        """Degrees of packed words of one length, in multiples of ``unit``."""
+        if (self.weights == 1).all():
+            return np.full(len(codes), length, dtype=np.int64)
+        total = np.zeros(len(codes), dtype=np.int64)
+        for position in range(length):
+            total += self.weights[letters_at(codes, length, position, self.alphabet.bits)]
+        return total
+
+    def longest(self, degree: int) -> int:
+        """Number of letters of the longest word of at most this degree."""
+        return int(degree / self.unit) // int(self.weights.min())
 
     @cached_property
     def parameters(self) -> tuple[Letter, ...]:
@@ -56,10 +90,9 @@ class Views:
         return tuple(found)
 
     def parameter_degree(self, letter: Letter) -> Fraction:
-        """The degree of one parameter letter: a half for a step into or out of an inner space, one within d."""
-        if self.unit != 1:
-            return self.unit
-        return Fraction(1) if letter.rows == letter.columns == EMBEDDING else Fraction(1, 2)
+        """Degree of a parameter letter: a half for a step into or out of an inner space, one within the embedding
+        space, or, when the parameters are the letters, its share of the shortest term of an S_k."""
+        return self.parameter_degrees[letter.T if letter.transposed else letter]
 
     def is_constant(self, word: Word) -> bool:
         """True when no letter of the word moves, as for words of the teacher alone."""
@@ -76,7 +109,7 @@ class Views:
         """A word in parameters as a word in views; closed words are rotated to start in the embedding space if need
         be."""
         by_expansion = self._by_expansion
-        if word.rows != EMBEDDING and self.unit == 1:
+        if word.rows != EMBEDDING and not self.by_parameters:
             start = next((n for n, letter in enumerate(word) if letter.rows == EMBEDDING), None)
             if start is None:
                 raise InputError(f"word {word} never visits the embedding space; it is not a trace of this model")
@@ -134,9 +167,8 @@ def views(model: AttentionModel) -> Views:
     }
     finite = all(EMBEDDING in (letter.rows, letter.columns) for letter in parameters)
     expansion = _first_returns(parameters, names) if finite else {letter: Word.of(letter) for letter in parameters}
-    shortest = min(len(word) for index in model.indices for word, _ in index.factorization.polynomial if len(word))
-    unit = Fraction(1) if finite else Fraction(1, shortest)
-    bare = Views(Alphabet.of(expansion), expansion, {}, flow.couplings, (), unit, flow)
+    degrees = _parameter_degrees(model, parameters, finite)
+    bare = Views(Alphabet.of(expansion), expansion, {}, flow.couplings, (), degrees, not finite, flow)
     drift: dict[Letter, CoupledPolynomial] = {}
     for letter, word in expansion.items():
         change: dict[Coupling, Polynomial] = {}
@@ -151,7 +183,19 @@ def views(model: AttentionModel) -> Views:
         if change:
             drift[letter] = change
     matrices = tuple(_read_polynomial(bare, index.factorization.polynomial) for index in model.indices)
-    return Views(bare.alphabet, expansion, drift, flow.couplings, matrices, unit, flow)
+    return Views(bare.alphabet, expansion, drift, flow.couplings, matrices, degrees, not finite, flow)
+
+
+def _parameter_degrees(model: AttentionModel, parameters: list[Letter], finite: bool) -> dict[Letter, Fraction]:
+    """Views have degree one when they are finitely many; otherwise the shortest term of an S_k shares one among its
+    letters.
+    """
+    if finite:
+        return {x: Fraction(1) if x.rows == x.columns == EMBEDDING else Fraction(1, 2) for x in parameters}
+    words = [word for index in model.indices for word, _ in index.factorization.polynomial]
+    return {
+        x: Fraction(1, min(len(word) for word in words if x in word.letters or x.T in word.letters)) for x in parameters
+    }
 
 
 def _monomial(polynomial: Polynomial) -> tuple[Word, ...]:

@@ -21,6 +21,7 @@ from aimtheory.model.factorization import (
 from aimtheory.model.token_covariance import validate_token_covariance
 from aimtheory.scalars import Scalar, to_scalar
 from aimtheory.spectra import Ginibre, SpectralLaw
+from aimtheory.words import Letter
 
 if TYPE_CHECKING:
     from aimtheory.model.activations import Activation
@@ -29,11 +30,28 @@ if TYPE_CHECKING:
 
 @dataclass(frozen=True)
 class AttentionIndex:
-    """One index k: the factorization of S_k, the law of its initial value, and whether SGD trains it."""
+    """One index k: the factorization of S_k, the law of its initial value, and whether SGD trains it.
+
+    ``frozen`` names parameter letters of a trainable index that stay as they are, such as the S0 of ``S0 + U V^T``.
+    """
 
     factorization: Factorization
     law: object
     trainable: bool
+    frozen: tuple[str, ...] = ()
+
+    def __post_init__(self) -> None:
+        names = [letter.name for letter in self.factorization.letters]
+        for name in self.frozen:
+            if name not in names:
+                raise InputError(
+                    f"frozen letter {name!r} is not a letter of {self.factorization.name}: {', '.join(names)}"
+                )
+
+    @property
+    def trained_letters(self) -> tuple[Letter, ...]:
+        """The parameter letters that SGD moves."""
+        return tuple(x for x in self.factorization.letters if self.trainable and x.name not in self.frozen)
 
 
 @dataclass(frozen=True)

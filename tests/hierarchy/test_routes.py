@@ -160,7 +160,7 @@ def check_against_flow(model, degree, seed, decay):
         for (coupling, target), coefficient in h.drift(word).items():
             # A trace is Tr/d whatever the space in which the word starts.
             moment = np.trace(evaluate(Polynomial({h.views.expand(target): 1}), parameters)) / SIZES["d"]
-            if h.views.unit == 1:
+            if not h.views.by_parameters:
                 assert family.moment(list(map(str, target))) == pytest.approx(moment, rel=1e-10, abs=1e-12)
             total += float(coefficient) * couplings.value(coupling, decay) * moment
         assert total == pytest.approx(expected, rel=1e-10, abs=1e-10), str(word)
@@ -184,12 +184,17 @@ def test_drift_with_a_mean_is_gradient_descent_on_matrices(name):
 def test_deep_factorizations_are_read_in_their_parameters():
     """X1 X2 X2^T X1^T returns to the embedding space in infinitely many ways: the parameters are the letters.
 
-    A letter has degree 1/2, so that the shortest attention matrix of the model, W2 W2^T, has degree 1.
+    X1 and X2 have degree 1/4 and W2, of the teacher W2 W2^T, has 1/2: every attention matrix has degree 1.
     """
     model, degree = build("deep", weight_decay=0.3)
     seen = views(model)
     assert {str(a) for a in seen.alphabet.letters if not a.transposed} == {"X1", "X2", "W2"}
-    assert str(seen.unit) == "1/2"
+    assert str(seen.unit) == "1/4"
+    assert {str(a): str(seen.letter_degree(a)) for a in seen.alphabet.letters if not a.transposed} == {
+        "X1": "1/4",
+        "X2": "1/4",
+        "W2": "1/2",
+    }
     h = aim.derive(model, degree)
     parameters, couplings = parameters_of(model, 3), Couplings(2, 3)
     flow = gradient_flow(model, parameters, couplings, 0.3)
