@@ -117,7 +117,7 @@ def test_untied_flow_with_its_fast_mean():
     run = sgd(
         model,
         dim=30,
-        learning_rate=0.004,
+        learning_rate=0.008,
         batch=128,
         times=times,
         seeds=range(6),

@@ -109,11 +109,11 @@ def test_same_seed_same_numbers_whatever_is_measured():
 
 
 def test_background_drawing_does_not_change_a_run(monkeypatch):
-    from aimtheory.simulate import online_sgd
+    from aimtheory.simulate import sgd_driver
 
     plain, threaded = [], []
     for flag, store in ((False, plain), (True, threaded)):
-        monkeypatch.setattr(online_sgd, "spare_thread", lambda flag=flag: flag)
+        monkeypatch.setattr(sgd_driver, "spare_thread", lambda flag=flag: flag)
         store.append(sgd(softmax(), **SMALL, times=[0, 0.3]).values["p_12"])
     assert np.array_equal(plain[0], threaded[0])
 
@@ -161,7 +161,7 @@ def test_interruption_keeps_what_was_reached():
         if len(calls) == 5:
             raise KeyboardInterrupt
 
-    import aimtheory.simulate.online_sgd as module
+    import aimtheory.simulate.sgd_driver as module
 
     original = module._throttled
     module._throttled = lambda progress, unit: lambda done, total: progress(done * unit, total * unit)
