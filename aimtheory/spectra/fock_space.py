@@ -87,7 +87,7 @@ def fock_operators(
     >>> U = FockLetter("U", "d", "r", 1.0, Fraction(1, 2))
     >>> system = fock_operators([U], {"d": 1.0, "r": 0.5}, 1)
     >>> vector = system.operators["U"].T @ system.state
-    >>> float(vector @ vector)                       # tr U U^T = rho s
+    >>> round(float(vector @ vector), 12)            # tr U U^T = rho s
     0.5
     """
     known: dict[str, float] = {base: 1.0, **{space: float(width) for space, width in widths.items()}}
