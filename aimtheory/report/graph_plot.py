@@ -17,8 +17,7 @@ from aimtheory.report.style import GREY, LINES, OKABE_ITO, colour, new_figure, o
 if TYPE_CHECKING:
     from matplotlib.axes import Axes
 
-MOST_NODES = 150
-_LABELLED = 70
+MOST_NODES = 100
 _MISSING = 24
 """More words than this above the truncation degree are counted, not drawn."""
 
@@ -27,7 +26,7 @@ def graph_plot(hierarchy: MomentHierarchy) -> Figure:
     """Words as boxes in columns by degree; an arrow u -> v says that the drift of u calls on v.
 
     Arrows are coloured by the coupling that carries them. Filled boxes are words that move, grey ones constants, dashed
-    ones words above the truncation degree, which a closure must supply. Raises ``InputError`` above 150 words: export
+    ones words above the truncation degree, which a closure must supply. Raises ``InputError`` above 100 words: export
     GraphML and use a graph viewer.
     """
     graph = hierarchy.graph
@@ -47,7 +46,6 @@ def graph_plot(hierarchy: MomentHierarchy) -> Figure:
     axes.axis("off")
     names = [coupling.name for coupling in hierarchy.views.couplings]
     used = _draw_edges(axes, graph, places, names, unit)
-    labelled = len(graph) <= _LABELLED
     for node, (x, y) in places.items():
         data = graph.nodes[node]
         face = "white" if data["missing"] else ("#dddddd" if data["constant"] else "#d6e9f5")
@@ -61,7 +59,7 @@ def graph_plot(hierarchy: MomentHierarchy) -> Figure:
         axes.text(
             x,
             y,
-            observable_label(node) if labelled else " ",
+            observable_label(node),
             ha="center",
             va="center",
             fontsize=8.5,
