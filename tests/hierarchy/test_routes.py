@@ -127,7 +127,13 @@ class Couplings:
 
 def gradient_flow(model, parameters, couplings, decay):
     """d theta/ds = -d x (gradient of the population loss) - gamma theta, in units of the model's time."""
-    trained = {a.name for index in model.indices if index.trainable for a in index.factorization.letters}
+    trained = {
+        a.name
+        for index in model.indices
+        if index.trainable
+        for a in index.factorization.letters
+        if a.name not in index.frozen
+    }
     flow = {}
     for name, matrix in parameters.items():
         velocity = np.zeros_like(matrix)
@@ -179,6 +185,23 @@ def test_drift_is_gradient_descent_on_matrices(name, decay):
 def test_drift_with_a_mean_is_gradient_descent_on_matrices(name):
     model, degree = build(name, centred=False, weight_decay=0.3)
     check_against_flow(model, min(degree, 2), 2, 0.3)
+
+
+def test_low_rank_adaptation_of_a_frozen_matrix():
+    """S = S0 + U V^T with S0 as it is: words of S0 alone are constant, all others move by the gradient of U and V."""
+    model = aim.AttentionModel(
+        tokens=1,
+        indices=(
+            aim.AttentionIndex(LORA, None, True, frozen=("S0",)),
+            aim.AttentionIndex(direct(1, name="T"), None, False),
+        ),
+        loss=MeanSquaredError("linear"),
+        weight_decay=0.3,
+    )
+    h = check_against_flow(model, 2, 8, 0.3)
+    constant = {name for name, fixed in zip(h.names, h.constant, strict=True) if fixed}
+    assert constant == {name for name in h.names if set(name[3:-1].replace("^T", "").split()) <= {"S0", "T2"}}
+    assert "tr(S0)" in constant
 
 
 def test_deep_factorizations_are_read_in_their_parameters():
