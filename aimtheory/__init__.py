@@ -33,6 +33,8 @@ _EXPORTS = {
     "derive": "aimtheory.hierarchy",
     "Trajectory": "aimtheory.dynamics",
     "Event": "aimtheory.dynamics",
+    "Recovery": "aimtheory.dynamics",
+    "recovery": "aimtheory.dynamics",
     "solve": "aimtheory.dynamics",
     "solve_to_digits": "aimtheory.dynamics",
     "truncation_study": "aimtheory.dynamics",
@@ -44,6 +46,8 @@ __all__ = ["__version__", *sorted([*_EXPORTS, *_MODULES])]
 if TYPE_CHECKING:
     from aimtheory.dynamics import Trajectory as Trajectory
     from aimtheory.dynamics import Event as Event
+    from aimtheory.dynamics import Recovery as Recovery
+    from aimtheory.dynamics import recovery as recovery
     from aimtheory.dynamics import solve as solve
     from aimtheory.dynamics import solve_to_digits as solve_to_digits
     from aimtheory.dynamics import truncation_study as truncation_study

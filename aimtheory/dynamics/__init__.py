@@ -6,6 +6,8 @@ from aimtheory.dynamics.exact_linear import riccati_solution as riccati_solution
 from aimtheory.dynamics.high_precision import PreciseTrajectory as PreciseTrajectory
 from aimtheory.dynamics.high_precision import solve_to_digits as solve_to_digits
 from aimtheory.dynamics.integrate import Event as Event
+from aimtheory.dynamics.recovery import Recovery as Recovery
+from aimtheory.dynamics.recovery import recovery as recovery
 from aimtheory.dynamics.solve import solve as solve
 from aimtheory.dynamics.status import Status as Status
 from aimtheory.dynamics.trajectory import Trajectory as Trajectory
@@ -15,11 +17,13 @@ from aimtheory.dynamics.truncation import truncation_study as truncation_study
 __all__ = [
     "Event",
     "PreciseTrajectory",
+    "Recovery",
     "Status",
     "Trajectory",
     "TruncationStudy",
     "eigenvalue_solution",
     "first_moment",
+    "recovery",
     "riccati_solution",
     "solve",
     "solve_to_digits",

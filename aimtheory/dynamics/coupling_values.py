@@ -13,10 +13,10 @@ from aimtheory.errors import AssumptionError, NumericsError
 from aimtheory.hierarchy import Coupling, Views
 from aimtheory.hierarchy.closed_system import ClosedSystem
 from aimtheory.hierarchy.initial_moments import initial_means
-from aimtheory.hierarchy.observables import OverlapReader, TracePolynomial, mean_index, named_observable
+from aimtheory.hierarchy.observables import OverlapReader, TracePolynomial, mean_index, named_observable, trace_drift
 from aimtheory.model import AttentionModel
 from aimtheory.population import Potential, nearest_covariance, potential
-from aimtheory.words import Word, leibniz
+from aimtheory.words import Word
 
 FloatArray = NDArray[np.float64]
 Moments = Callable[[Sequence[Word]], FloatArray]
@@ -56,7 +56,9 @@ class CouplingValues:
         transposed = [reader.transposed[k][l] for k, l in pairs]
         biased = [c for c in views.couplings if c.kind == "bias"]
         #: drift of tr S_k carried by each coupling, one row a trained index with a mean
-        self._bias = {c: {other: _trace_drift(views, c.k, other) for other in views.couplings} for c in biased}
+        self._bias = {
+            c: {other: trace_drift(views, views.matrices[c.k], other) for other in views.couplings} for c in biased
+        }
         parts = [p for row in self._bias.values() for p in row.values()]
         self.words: tuple[Word, ...] = tuple(dict.fromkeys(w for p in (*plain, *transposed, *parts) for w in p.words))
         self._position = {word: n for n, word in enumerate(self.words)}
@@ -199,12 +201,6 @@ def read_observables(
             else:
                 values[name][row] = couplings.mean(moments)[mean_index(name, couplings.model)]
     return values
-
-
-def _trace_drift(views: Views, k: int, coupling: Coupling) -> TracePolynomial:
-    """d tr S_k/dt carried by one coupling, as a trace polynomial."""
-    change = leibniz(views.matrices[k], lambda letter: views.drift.get(letter, {}).get(coupling))
-    return TracePolynomial.of(change)
 
 
 __all__ = ["CouplingValues", "OrderParameters", "read_observables"]

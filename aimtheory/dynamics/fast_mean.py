@@ -59,6 +59,7 @@ class FastMean:
         self.current: FloatArray | None = None
         self.curvature = np.inf
         self.least_curvature = np.inf
+        self.kicked = False
 
     def _full(self, trained: FloatArray) -> FloatArray:
         mean = self.start.copy()
@@ -74,9 +75,13 @@ class FastMean:
         whole = self.potential.mean_hessian(self._full(trained), q1, q2)
         return np.asarray(whole[np.ix_(self.trained, self.trained)])
 
-    def relax(self, q1: FloatArray, q2: FloatArray, speeds: FloatArray, start: FloatArray | None = None) -> FloatArray:
-        """The end of the fast flow (28) from ``start`` (the means at time zero), at frozen overlaps; all means, shape
-        (K,).
+    def relax(
+        self, q1: FloatArray, q2: FloatArray, speeds: FloatArray, start: FloatArray | None = None, kicks: int = 2
+    ) -> FloatArray:
+        """The end of the fast flow (28) from ``start`` (means at time zero) at frozen overlaps; all means, (K,).
+
+        A start on an unstable critical point is moved off it (``kicked`` remembers). Raises ``AssumptionError`` when the
+        end is not attracting either.
         """
         begin = (self.start if start is None else start)[self.trained]
         horizon = 40.0 / max(float(speeds[self.trained].min()), 1e-12)
@@ -85,7 +90,23 @@ class FastMean:
         )
         if not solution.success or not np.isfinite(solution.y).all():
             raise NumericsError(f"the fast flow of the means diverged from m = {begin.tolist()}: {solution.message}")
-        return self._newton(solution.y[:, -1], q1, q2)
+        end = self._newton(solution.y[:, -1], q1, q2)
+        if self.curvature > 0:
+            return end
+        if kicks == 0:
+            raise AssumptionError(
+                f"the fast flow of the means from m = {begin.tolist()} ends where Phi is not locally convex (curvature "
+                f"{self.curvature:.3g}); Theorem 3 asks for strong convexity at m*: start the means elsewhere"
+            )
+        # A start on an unstable critical point, as m = 0 by symmetry: Tr S/sqrt(d) fluctuates by order one at any d and
+        # so leaves it. The positive side is taken.
+        self.kicked = True
+        _, directions = np.linalg.eigh(self.hessian(end[self.trained], q1, q2))
+        direction = directions[:, 0] * (1.0 if directions[:, 0].sum() >= 0 else -1.0)
+        size = 0.1 * float(np.sqrt(np.abs(np.diagonal(q1)[self.trained]).max()))
+        moved = end.copy()
+        moved[self.trained] += size * direction
+        return self.relax(q1, q2, speeds, moved, kicks - 1)
 
     def _newton(self, begin: FloatArray, q1: FloatArray, q2: FloatArray) -> FloatArray:
         m = np.array(begin, dtype=np.float64)
@@ -95,14 +116,16 @@ class FastMean:
             eigenvalues = np.linalg.eigvalsh(hessian)
             self.curvature = float(eigenvalues[0])
             size = float(np.abs(gradient).max())
-            if size <= _RESIDUAL * (1 + float(eigenvalues[-1])):
+            if size <= _RESIDUAL * (1 + float(eigenvalues[-1])) and (self.curvature > 0 or self.current is None):
                 break
-            if self.curvature <= 0:
+            if self.curvature <= 0 and self.current is not None:
                 raise AssumptionError(
                     f"Phi is not locally convex in the means at m = {m.tolist()}: its curvature is "
                     f"{self.curvature:.3g}, so the fast flow does not settle there "
                     "(strong convexity, Theorem 3); start the means elsewhere"
                 )
+            if self.curvature <= 0:
+                break  # the end of the fast flow is not attracting; ``relax`` says what follows
             step = np.linalg.solve(hessian, gradient)
             scale = 1.0
             while scale > 1e-6:

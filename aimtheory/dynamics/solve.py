@@ -157,13 +157,20 @@ def _mean_notes(system: ClosedSystem, couplings: CouplingValues) -> list[str]:
     trained[couplings.fast.trained] = True
     points = critical_points(couplings.potential, trained, couplings.start_mean, order.q1, order.q2)
     attracting = [point for point in points if point.stable]
+    notes = []
+    if couplings.fast.kicked:
+        notes.append(
+            "m(0) lies on an unstable critical point of the means, which their fluctuations leave; the positive side "
+            "was taken"
+        )
     if len(attracting) <= 1:
-        return []
+        return notes
     where = ", ".join(str([round(float(m), 4) for m in point.mean[trained]]) for point in attracting)
     chosen = [round(float(m), 4) for m in order.mean[trained]]
     return [
+        *notes,
         f"{len(attracting)} attracting means m* at time 0, {where}: the fast flow from m(0) chose {chosen}, and the "
-        "trajectory is that of this branch (initial_mean= starts elsewhere)"
+        "trajectory is that of this branch (initial_mean= starts elsewhere)",
     ]
 
 

@@ -15,9 +15,10 @@ import numpy as np
 from numpy.typing import NDArray
 
 from aimtheory.errors import InputError
+from aimtheory.hierarchy.couplings import Coupling
 from aimtheory.hierarchy.views import Views
 from aimtheory.model import AttentionModel
-from aimtheory.words import Polynomial, Word, canonical_trace
+from aimtheory.words import Polynomial, Word, canonical_trace, leibniz
 
 FloatArray = NDArray[np.float64]
 
@@ -49,6 +50,11 @@ class TracePolynomial:
     def __call__(self, moments: Callable[[Sequence[Word]], FloatArray]) -> FloatArray:
         """The value, given a function from words to moments (words on the last axis)."""
         return moments(self.words) @ np.array(self.coefficients) + self.constant
+
+
+def trace_drift(views: Views, polynomial: Polynomial, coupling: Coupling) -> TracePolynomial:
+    """What one coupling carries of d tr P/dt, for a polynomial in views, as a trace polynomial (Leibniz rule)."""
+    return TracePolynomial.of(leibniz(polynomial, lambda letter: views.drift.get(letter, {}).get(coupling)))
 
 
 @dataclass(frozen=True)
@@ -194,4 +200,5 @@ __all__ = [
     "mean_index",
     "named_observable",
     "observable_words",
+    "trace_drift",
 ]
