@@ -24,7 +24,7 @@ def log_orthant(first: ArrayLike, second: ArrayLike, correlation: float) -> Floa
     correlation (the integral behind Owen's T).
 
     >>> round(float(np.exp(log_orthant(0.0, 0.0, 1 / 3))), 12)      # 1/4 + asin(1/3) / (2 pi)
-    0.304086723984
+    0.304086723985
     """
     c = float(correlation)
     if not abs(c) < 1:

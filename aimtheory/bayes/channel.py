@@ -14,6 +14,7 @@ from abc import ABC, abstractmethod
 from typing import Any
 
 import numpy as np
+import sympy as sp
 from numpy.typing import ArrayLike
 
 from aimtheory.bayes.measured import Measured
@@ -52,6 +53,11 @@ class Channel(ABC):
         return pair_multiplicity(self.tokens)
 
     @property
+    def is_fast(self) -> bool:
+        """True when ``signal`` costs microseconds a point, so that a curve may be scanned densely."""
+        return True
+
+    @property
     @abstractmethod
     def exact_directions(self) -> float:
         """``lim V qhat/alpha`` as V -> 0: twice the number of combinations of h that y fixes exactly (K_T for softmax).
@@ -69,6 +75,10 @@ class Channel(ABC):
 
         For continuous outputs Z is a density, by the reference measure that the channel's class states.
         """
+
+    def uninformed_signal(self) -> sp.Expr | None:
+        """``signal(0, 1)`` as an exact sympy number, None when no closed form is known."""
+        return None
 
     @abstractmethod
     def sample(self, forms: ArrayLike, rng: np.random.Generator) -> Any:

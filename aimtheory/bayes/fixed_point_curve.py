@@ -11,6 +11,7 @@ a solution is stable exactly where alpha(qhat) rises.
 
 from __future__ import annotations
 
+import itertools
 import math
 from dataclasses import dataclass
 
@@ -25,6 +26,8 @@ from aimtheory.spectra.law import FloatArray
 
 _LOW, _HIGH, _LARGEST = 1e-4, 1e6, 1e15
 _NODES = 129
+_TRUSTED = 0.05
+"""Relative error of the signal up to which it is used."""
 
 
 @dataclass(frozen=True, eq=False)
@@ -61,15 +64,26 @@ class FixedPointCurve:
         self.perfect = math.inf
         if channel.exact_directions > 0:
             self.perfect = float(prior.degrees_of_freedom) / channel.exact_directions
-        scale = 1 / (prior.second_moment - prior.mean_square)
-        count = _NODES if type(channel).__name__ != "GeneralChannel" else 41
-        # An odd count puts a node at qhat = scale, and the kink of the small-width limit at 1 onto it.
-        self._grid = np.linspace(math.log(_LOW * scale), math.log(_HIGH * scale), count)
+        spread = prior.second_moment - prior.mean_square
+        scale, low = 1 / spread, _LOW
+        # A few strong directions are found at small qhat: start where nothing is known yet.
+        while low > 1e-12 and float(prior.mmse(low * scale)) < 0.999 * spread:
+            low /= 10
+        density = (_NODES - 1) / math.log(_HIGH / _LOW) * (1.0 if channel.is_fast else 0.3)
+        count = 1 + math.ceil(density * math.log(_HIGH / low))
+        self._grid = np.linspace(math.log(low * scale), math.log(_HIGH * scale), count)
+        # The small-width limit has a kink at qhat = 1.
         self._grid = np.unique(np.append(self._grid, 0.0)) if scale == 1 else self._grid
-        self._alpha, self._variance = self.evaluate(np.exp(self._grid))
-        if not np.all(np.isfinite(self._alpha[self._alpha != np.inf])):
+        variance = prior.mmse(np.exp(self._grid))
+        measured = channel.signal(np.maximum(prior.overlap(np.exp(self._grid)), 0.0), variance)
+        with np.errstate(divide="ignore"):
+            self._alpha = np.exp(self._grid) / measured.value
+        if np.any(np.isnan(self._alpha)):
             raise NumericsError("alpha(qhat) is not a number on the scan; the channel's signal failed")
-        keep = np.isfinite(self._alpha)
+        # Where V is too small for the channel's rule the curve is not known, and nothing is read from it.
+        keep = np.isfinite(self._alpha) & (measured.error <= _TRUSTED * measured.value)
+        if np.count_nonzero(keep) < 4:
+            raise NumericsError("the channel's rule resolves its signal nowhere; refine it or smooth the likelihood")
         self._grid, self._alpha = self._grid[keep], self._alpha[keep]
         self.logistic = bool(np.isfinite(self.perfect)) and bool(np.all(self._alpha < self.perfect))
         if self.logistic:
@@ -77,6 +91,7 @@ class FixedPointCurve:
             kept = 1 - self._alpha / self.perfect > 1e-11
             self._grid, self._alpha = self._grid[kept], self._alpha[kept]
         self.segments = self._split()
+        self.channel_is_sharp = bool(keep[-1])
 
     def evaluate(self, qhat: FloatArray) -> tuple[FloatArray, FloatArray]:
         """``alpha(qhat)`` and ``V(qhat)``; infinite alpha where the channel tells nothing."""
@@ -121,14 +136,12 @@ class FixedPointCurve:
             if direction[place] * direction[place - 1] < 0:
                 cuts.append(place)
         cuts.append(len(values) - 1)
-        return tuple(
-            Segment(grid[a : b + 1], values[a : b + 1]) for a, b in zip(cuts[:-1], cuts[1:], strict=True) if b > a
-        )
+        return tuple(Segment(grid[a : b + 1], values[a : b + 1]) for a, b in itertools.pairwise(cuts) if b > a)
 
     def extrema(self) -> tuple[tuple[float, float, bool], ...]:
         """``(alpha, qhat, is_maximum)`` at every turn of the curve: the spinodals, by ascending qhat."""
         found = []
-        for before, after in zip(self.segments[:-1], self.segments[1:], strict=True):
+        for before, after in itertools.pairwise(self.segments):
             qhat = math.exp(after.log_qhat[0])
             alpha = float(self.evaluate(np.array([qhat]))[0][0])
             found.append((alpha, qhat, before.rising))
@@ -204,12 +217,12 @@ class FixedPointCurve:
             fresh = self.level(self.evaluate(np.exp(extra))[0])
             if np.all(np.isfinite(fresh)) and fresh[0] < level[0]:
                 nodes, level = np.append(extra, nodes), np.append(fresh, level)
-        while segment is self.segments[-1] and finite.max() > level[-1] and nodes[-1] < math.log(_LARGEST):
-            extra = nodes[-1] + math.log(10)
-            fresh = float(self.level(self.evaluate(np.array([math.exp(extra)]))[0])[0])
-            if not (math.isfinite(fresh) and fresh > level[-1]):
+        while self.channel_is_sharp and segment is self.segments[-1] and finite.max() > level[-1] and nodes[-1] < math.log(_LARGEST):
+            further = nodes[-1] + math.log(10)
+            height = float(self.level(self.evaluate(np.array([math.exp(further)]))[0])[0])
+            if not (math.isfinite(height) and height > level[-1]):
                 break
-            nodes, level = np.append(nodes, extra), np.append(level, fresh)
+            nodes, level = np.append(nodes, further), np.append(level, height)
         return nodes, level
 
 

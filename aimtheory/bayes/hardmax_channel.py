@@ -7,6 +7,7 @@ from dataclasses import dataclass
 from functools import lru_cache
 
 import numpy as np
+import sympy as sp
 from numpy.typing import ArrayLike, NDArray
 
 from aimtheory.bayes.bivariate_normal import log_orthant, log_orthant_derivative
@@ -28,10 +29,10 @@ class HardmaxChannel(ScaleFreeChannel):
     """``y_a = argmax_b h_ab`` for every row a (the softmax channel at infinite inverse temperature).
 
     T = 2: exact orthant probabilities (Owen) and deterministic quadrature, to about 1e-13. T >= 3: the answer's cone is
-    integrated over its winners (see ``hardmax_cones``) with ``points`` outer and ``inner_points`` inner randomized Sobol
-    points, 8 replicates; errors are standard errors over the replicates. The first use at T >= 3 builds a table (seconds
-    at T = 3, with cost growing like the number of classes of answers). Source: [B]; the derivative of the orthant, not
-    its density, enters (theory checked by AMP).
+    integrated over its winners (see ``hardmax_cones``) with ``points`` outer and ``inner_points`` inner randomized
+    Sobol points, 8 replicates; errors are standard errors over the replicates, plus a bias of the inner rule well below
+    1%. The first use at T >= 3 builds a table (tens of seconds at T = 3, growing like the number of classes of
+    answers). Source: [B]; the derivative of the orthant, not its density, enters.
 
     >>> round(float(HardmaxChannel(tokens=2).qhat(q=0.0, variance=1.0, alpha=1.0)), 9)
     2.478863788
@@ -53,6 +54,14 @@ class HardmaxChannel(ScaleFreeChannel):
     def name(self) -> str:
         """``hardmax``."""
         return "hardmax"
+
+    def uninformed_signal(self) -> sp.Expr | None:
+        """``2E = (16/p_+ + 8/p_-)/(12 pi)``, ``p_+- = 1/4 +- asin(1/3)/(2 pi)`` at T = 2; None beyond."""
+        if self.tokens != 2:
+            return None
+        angle = sp.asin(sp.Rational(1, 3)) / (2 * sp.pi)
+        quarter = sp.Rational(1, 4)
+        return (16 / (quarter + angle) + 8 / (quarter - angle)) / (12 * sp.pi)
 
     @property
     def table(self) -> RatioTable:
@@ -83,7 +92,7 @@ class HardmaxChannel(ScaleFreeChannel):
             raise InputError(f"direct_psi is offered at T = 2 only; got T = {self.tokens}: use psi_out")
         return two_token_integrals(check_ratio(ratio), refinement)[1].reshape(np.shape(ratio))
 
-    def sample(self, forms: ArrayLike, rng: np.random.Generator | None = None) -> NDArray[np.int64]:
+    def sample(self, forms: ArrayLike, rng: np.random.Generator | None = None) -> NDArray[np.int64]:  # noqa: ARG002
         """The place of the largest form of each row, integers (..., T); ``rng`` is not used."""
         matrices = as_matrix(check_forms(forms, self.tokens, "forms"), self.tokens)
         return np.asarray(matrices.argmax(axis=-1))
@@ -101,7 +110,7 @@ class HardmaxChannel(ScaleFreeChannel):
         return self._evaluate(outputs, omega, variance)[0]
 
     def gradient(self, outputs: ArrayLike, omega: ArrayLike, variance: float) -> FloatArray:
-        """``g_aa = s_a d_a Phi_2 / (Phi_2 sqrt(3V))``, ``g_12 = -(g_11 + g_22)`` at T = 2; E[z | answer]/sigma beyond."""
+        """``g_aa = s_a d_a Phi_2 / (Phi_2 sqrt(3V))``, ``g_12 = -g_11 - g_22`` at T = 2; E[z | y]/sigma beyond."""
         return self._evaluate(outputs, omega, variance)[1]
 
     def _evaluate(self, outputs: ArrayLike, omega: ArrayLike, variance: float) -> tuple[FloatArray, FloatArray]:

@@ -19,12 +19,11 @@ from functools import lru_cache
 
 import numpy as np
 from numpy.typing import NDArray
-from scipy.special import log_ndtr, ndtr, ndtri
+from scipy.special import log_ndtr, ndtri
 from scipy.stats import qmc
 
 from aimtheory.bayes.token_pairs import pair_index, pair_multiplicity
 from aimtheory.spectra.law import FloatArray
-
 
 _CELLS = 48
 
@@ -74,7 +73,7 @@ def cone_classes(tokens: int) -> tuple[Cone, ...]:
     """One possible answer of every class under permutations of the tokens.
 
     >>> [cone.copies for cone in cone_classes(2)]
-    [1, 2, 1]
+    [2, 1, 1]
     """
     classes: dict[tuple[int, ...], int] = {}
     permutations = list(itertools.permutations(range(tokens)))
@@ -92,9 +91,7 @@ def cone_classes(tokens: int) -> tuple[Cone, ...]:
     return tuple(cone for cone in cones if cone is not None)
 
 
-def cone_moments(
-    cone: Cone, omega: FloatArray, sigma: FloatArray, points: FloatArray
-) -> tuple[FloatArray, FloatArray]:
+def cone_moments(cone: Cone, omega: FloatArray, sigma: FloatArray, points: FloatArray) -> tuple[FloatArray, FloatArray]:
     """``Z`` (N,) and ``E[z 1(cone)]`` (N, P) for h = omega + sigma z, omega (N, P), sigma (P,), by the rule
     ``points`` (T, Q) or (T, N, Q) in (0, 1): the average over points of the weight, and of the weight times
     E[z | winners].
@@ -194,7 +191,9 @@ def signal_by_cubature(
                 (z_one, moment_one), (z_two, moment_two) = (cone_moments(cone, part, sigma, rule) for rule in rules)
                 mass = 0.5 * (z_one + z_two)
                 product = (moment_one * moment_two).sum(axis=1)
-                total += cone.copies * float(np.divide(product, mass, out=np.zeros_like(mass), where=mass > 1e-250).sum())
+                total += cone.copies * float(
+                    np.divide(product, mass, out=np.zeros_like(mass), where=mass > 1e-250).sum()
+                )
         results[replicate] = 2 * total / outer
     return float(results.mean()), float(results.std(ddof=1) / np.sqrt(replicates))
 

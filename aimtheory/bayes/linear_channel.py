@@ -5,6 +5,7 @@ from __future__ import annotations
 from dataclasses import dataclass
 
 import numpy as np
+import sympy as sp
 from numpy.typing import ArrayLike
 
 from aimtheory.bayes.channel import Channel, check_overlap, check_split, check_variance
@@ -62,6 +63,14 @@ class LinearChannel(Channel):
         _, spread = check_overlap(q, variance)
         with np.errstate(divide="ignore"):
             return closed_form((2 * self.multiplicity / self._total(spread)).sum(axis=-1))
+
+    def uninformed_signal(self) -> sp.Expr:
+        """``2 sum D_ab / (D_ab + Delta_ab)``; exact for integer variances, with sympy Floats else."""
+        total = sp.Integer(0)
+        for scale, value in zip(self.multiplicity, self.noise, strict=True):
+            delta = sp.Integer(int(value)) if value == int(value) else sp.Float(value, 17)
+            total += 2 * sp.Integer(int(scale)) / (int(scale) + delta)
+        return total
 
     def psi_out(self, q: ArrayLike, second_moment: float) -> Measured:
         """``-(1/2) sum log(2 pi e (D_ab V + Delta_ab))``."""

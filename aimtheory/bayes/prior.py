@@ -12,7 +12,7 @@ import sympy as sp
 from numpy.typing import ArrayLike
 
 from aimtheory.errors import AssumptionError, InputError
-from aimtheory.scalars import Scalar, to_scalar, to_sympy
+from aimtheory.scalars import Scalar, is_exact, to_scalar, to_sympy
 from aimtheory.spectra import GOE, SpectralLaw, Wishart, bayes_wishart, mmse, mutual_information
 from aimtheory.spectra.law import FloatArray, to_float
 
@@ -40,6 +40,11 @@ class Prior(ABC):
 
     @property
     @abstractmethod
+    def mean(self) -> float:
+        """``lim tr S``."""
+
+    @property
+    @abstractmethod
     def degrees_of_freedom(self) -> sp.Expr:
         """``lim qhat MMSE(qhat)`` as qhat -> infinity: twice the parameters of S by d^2; exact when the law is."""
 
@@ -47,6 +52,11 @@ class Prior(ABC):
     @abstractmethod
     def label(self) -> str:
         """A short description."""
+
+    @property
+    def is_exact(self) -> bool:
+        """True when the parameters of the prior were given exactly (not as floats)."""
+        return True
 
     @property
     def alpha_unit(self) -> str:
@@ -58,7 +68,7 @@ class Prior(ABC):
         return self.second_moment - self.mmse(qhat)
 
     def log_moment(self, qhat: ArrayLike) -> FloatArray:
-        """``psi_P(qhat) = Q0 qhat/4 - I(qhat)``, the free entropy of the prior, with ``psi_P' = q/4`` and psi_P(0) = 0."""
+        """``psi_P(qhat) = Q0 qhat/4 - I(qhat)``, the prior's free entropy: ``psi_P' = q/4``, psi_P(0) = 0."""
         values = np.asarray(qhat, dtype=np.float64)
         return np.asarray(0.25 * self.second_moment * values - self.information(values))
 
@@ -77,7 +87,11 @@ class LawPrior(Prior):
     def __post_init__(self) -> None:
         if not isinstance(self.law, SpectralLaw):
             raise InputError(f"prior = {self.law!r} must be a SpectralLaw, e.g. bayes_wishart('1/2') or GOE(1)")
-        mean, second = (to_float(value, "moment of the prior") for value in self.law.moments(2))
+        moments = self.law.moments(2)
+        if any(isinstance(value, sp.Expr) and value.free_symbols for value in moments):
+            # A symbolic width: thresholds can still be counted, floats cannot be had.
+            return
+        mean, second = (to_float(value, "moment of the prior") for value in moments)
         if not np.isfinite(second):
             raise AssumptionError(f"{self.law!r} has no finite second moment, so tr S^2 and the MMSE do not exist")
         if second - mean**2 <= 1e-14 * second:
@@ -99,6 +113,16 @@ class LawPrior(Prior):
         return self._moments[0] ** 2
 
     @property
+    def is_exact(self) -> bool:
+        """True when the second moment is exact."""
+        return is_exact(self.law.second_moment)
+
+    @property
+    def mean(self) -> float:
+        """``m_1`` of the law."""
+        return self._moments[0]
+
+    @property
     def label(self) -> str:
         """The representation of the law."""
         return repr(self.law)
@@ -117,7 +141,9 @@ class LawPrior(Prior):
         to rotate, w^2 d^2/2 parameters. Wishart: ``2 rho - rho^2`` for rho <= 1, 1 beyond.
         """
         if isinstance(self.law, Wishart):
-            rho = to_sympy(self.law.width)
+            width = self.law.width
+            # A float is the binary number it is, so that nothing is rounded here.
+            rho = to_sympy(Fraction(width) if isinstance(width, float) else width)
             if rho.free_symbols:
                 return sp.Piecewise((2 * rho - rho**2, rho <= 1), (sp.Integer(1), True))
             return sp.expand(2 * rho - rho**2) if rho <= 1 else sp.Integer(1)
@@ -149,6 +175,11 @@ class SmallWidthPrior(Prior):
     @property
     def mean_square(self) -> float:
         """0."""
+        return 0.0
+
+    @property
+    def mean(self) -> float:
+        """0, sqrt(rho) in the limit."""
         return 0.0
 
     @property

@@ -76,7 +76,7 @@ def build_table(rule: DirectRule, tolerance: float, method: str, sizes: tuple[in
     slope = 0.5 * chebyshev.chebval(fine, series) * s / ((1 - s) ** 2 + s**2) ** 1.5
     potential = 0.5 * chebyshev.chebint(chebyshev.chebfit(fine, slope, 191))
     potential[0] -= chebyshev.chebval(1.0, potential)
-    return RatioTable(series, potential, max(noise, tail), method)
+    return RatioTable(np.asarray(series, float), np.asarray(potential, float), max(noise, tail), method)
 
 
 class ScaleFreeChannel(Channel):

@@ -6,6 +6,7 @@ import math
 from dataclasses import dataclass
 
 import numpy as np
+import sympy as sp
 from numpy.typing import ArrayLike
 from scipy.special import log_ndtr, ndtr
 
@@ -72,6 +73,15 @@ class SignChannel(Channel):
             error = np.where(spread > 0, 2 * np.abs(fine - coarse) / spread + 1e-15 * np.abs(value), np.inf)
         return Measured(value, error, "quadrature")
 
+    def uninformed_signal(self) -> sp.Expr:
+        """``2 sum phi(k)^2/(Phi(k) Phi(-k))`` at k = tau/sqrt(D); ``2 T (T+1)/pi`` without thresholds."""
+        total = sp.Integer(0)
+        for scale, value in zip(self.multiplicity, self.thresholds, strict=True):
+            tau = sp.Integer(int(value)) if value == int(value) else sp.Float(value, 17)
+            k = tau / sp.sqrt(int(scale))
+            total += 4 * sp.exp(-(k**2)) / (sp.pi * (1 - sp.erf(k / sp.sqrt(2)) ** 2))
+        return total
+
     def psi_out(self, q: ArrayLike, second_moment: float) -> Measured:
         """Mean log probability of an answer, at most 0."""
         overlap, spread = check_split(q, second_moment)
@@ -106,12 +116,14 @@ class SignChannel(Channel):
             coarse[live] += count * 2 * terms[:, ::2].sum(axis=1)
         return fine, coarse
 
-    def sample(self, forms: ArrayLike, rng: np.random.Generator | None = None) -> FloatArray:
+    def sample(self, forms: ArrayLike, rng: np.random.Generator | None = None) -> FloatArray:  # noqa: ARG002
         """Signs +-1 of shape (..., P); ``rng`` is not used."""
         clean = check_forms(forms, self.tokens, "forms")
         return np.where(clean >= np.array(self.thresholds), 1.0, -1.0)
 
-    def _margin(self, outputs: ArrayLike, omega: ArrayLike, variance: float) -> tuple[FloatArray, FloatArray, FloatArray]:
+    def _margin(
+        self, outputs: ArrayLike, omega: ArrayLike, variance: float
+    ) -> tuple[FloatArray, FloatArray, FloatArray]:
         signs = check_forms(outputs, self.tokens, "outputs")
         if not np.all(np.abs(signs) == 1):
             raise InputError("sign outputs must be +1 or -1")

@@ -7,6 +7,7 @@ from dataclasses import dataclass
 from typing import TypeVar
 
 import numpy as np
+import sympy as sp
 from numpy.typing import ArrayLike
 
 from aimtheory.bayes.channel import Channel, check_overlap, check_split, check_variance
@@ -24,7 +25,7 @@ def softmax_directions(tokens: Number) -> Number:
     >>> softmax_directions(2)
     4
     """
-    return tokens**2 + tokens - 2  # type: ignore[operator, no-any-return]
+    return tokens**2 + tokens - 2  # type: ignore[operator]
 
 
 @dataclass(frozen=True)
@@ -66,6 +67,10 @@ class SoftmaxChannel(Channel):
         with np.errstate(divide="ignore"):
             return closed_form(self.exact_directions / spread)
 
+    def uninformed_signal(self) -> sp.Expr:
+        """``K_T``."""
+        return sp.Integer(softmax_directions(self.tokens))
+
     def psi_out(self, q: ArrayLike, second_moment: float) -> Measured:
         """``-(K_T/4) log(2 pi e beta^2 V) - (1/2) log(2^{T-1} T^2)``."""
         _, spread = check_split(q, second_moment)
@@ -74,7 +79,7 @@ class SoftmaxChannel(Channel):
             log = np.log(2 * math.pi * math.e * self.inverse_temperature**2 * spread)
         return closed_form(-0.25 * self.exact_directions * log - shift)
 
-    def sample(self, forms: ArrayLike, rng: np.random.Generator | None = None) -> FloatArray:
+    def sample(self, forms: ArrayLike, rng: np.random.Generator | None = None) -> FloatArray:  # noqa: ARG002
         """The softmax matrices (..., T, T) of forms (..., P); ``rng`` is not used."""
         scores = self.inverse_temperature * as_matrix(check_forms(forms, self.tokens, "forms"), self.tokens)
         scores = scores - scores.max(axis=-1, keepdims=True)
@@ -85,7 +90,9 @@ class SoftmaxChannel(Channel):
         """``h_ab - h_TT`` of all pairs, (..., P), read back from softmax matrices (..., T, T) with entries > 0."""
         matrices = np.asarray(outputs, dtype=np.float64)
         if matrices.shape[-2:] != (self.tokens, self.tokens):
-            raise InputError(f"softmax outputs must have shape (..., {self.tokens}, {self.tokens}); got {matrices.shape}")
+            raise InputError(
+                f"softmax outputs must have shape (..., {self.tokens}, {self.tokens}); got {matrices.shape}"
+            )
         if not np.all(np.isfinite(matrices)) or np.any(matrices <= 0):
             raise InputError("a softmax output is 0, negative or not finite: its logarithm, which holds h, is lost")
         logs = np.log(matrices) / self.inverse_temperature

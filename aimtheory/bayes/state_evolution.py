@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import itertools
 import math
 from dataclasses import dataclass
 from functools import cached_property
@@ -12,7 +13,7 @@ from scipy.optimize import brentq
 
 from aimtheory.bayes.channel import Channel, check_alpha
 from aimtheory.bayes.fixed_point import CONVERGED, EXACT, UNCONVERGED, FixedPoint
-from aimtheory.bayes.fixed_point_curve import FixedPointCurve, Segment
+from aimtheory.bayes.fixed_point_curve import FixedPointCurve, Roots, Segment
 from aimtheory.bayes.free_entropy import check_prior_overlap, free_entropy, stationary_free_entropy
 from aimtheory.bayes.prior import LawPrior, Prior
 from aimtheory.errors import InputError
@@ -58,7 +59,7 @@ class Spinodal:
     qhat: float
     mmse: float
     ends: str
-    """``"uninformed"`` when the stable branch of small overlap ends here, ``"informed"`` when that of large overlap does."""
+    """Which stable branch ends here: ``"uninformed"`` (of small overlap) or ``"informed"`` (of large overlap)."""
 
 
 @dataclass(frozen=True)
@@ -108,6 +109,12 @@ class StateEvolution:
         """The scan of alpha(qhat), made once."""
         return FixedPointCurve(self.prior, self.channel)
 
+    @cached_property
+    def prior_mean_is_fixed(self) -> bool:
+        """True when the output says nothing to a learner who knows the prior mean only (channels even in h)."""
+        measured = self.channel.signal(self.prior.mean_square, self._prior_variance)
+        return bool(float(measured.value) * self._prior_variance <= 10 * float(measured.error) + 1e-12)
+
     def qhat(self, q: ArrayLike, alpha: ArrayLike) -> FloatArray:
         """``qhat(q) = alpha signal(q, Q0 - q)``; q within [(tr S)^2, tr S^2]."""
         overlap = check_prior_overlap(self.prior, q)
@@ -122,19 +129,22 @@ class StateEvolution:
         overlap = check_prior_overlap(self.prior, q)
         return np.asarray(self.prior.overlap(self.qhat(overlap, alpha)) - overlap)
 
-    def iterate(self, alpha: float, steps: int, start: str = "uninformed", damping: float = 0.0) -> FloatArray:
+    def iterate(self, alpha: float, steps: int, start: str | float = "uninformed", damping: float = 0.0) -> FloatArray:
         """The trajectory (steps + 1, 3) of (q, V, qhat) of the iteration, what AMP follows step by step.
 
-        Starts at the prior mean, or just below q = tr S^2 for ``start="informed"``; ``damping`` is the weight of the old
-        q. The qhat of the last row is the one computed from its q.
+        Starts at the prior mean, at V = 0.001 of the prior's for ``start="informed"``, or at the overlap q given as
+        ``start``; ``damping`` is the weight of the old q. The qhat of the last row is the one computed from its q.
         """
         rate = float(check_alpha(alpha))
-        if start not in ("uninformed", "informed"):
-            raise InputError(f"start = {start!r} must be 'uninformed' or 'informed'")
+        if isinstance(start, str) and start not in ("uninformed", "informed"):
+            raise InputError(f"start = {start!r} must be 'uninformed', 'informed' or an overlap q")
         if not 0 <= damping < 1:
             raise InputError(f"damping = {damping} must lie in [0, 1)")
         low, high = self.prior.mean_square, self.prior.second_moment
-        variance = (high - low) if start == "uninformed" else 1e-6 * (high - low)
+        if isinstance(start, str):
+            variance = (high - low) * (1.0 if start == "uninformed" else 1e-3)
+        else:
+            variance = high - float(check_prior_overlap(self.prior, start))
         rows = []
         for _ in range(int(steps) + 1):
             qhat = float(self.channel.qhat(high - variance, variance, rate).value)
@@ -149,16 +159,14 @@ class StateEvolution:
             return (self._prior_point(0.0, True),)
         curve = self.fixed_point_curve
         found: list[FixedPoint] = []
-        at_mean = float(self.channel.signal(self.prior.mean_square, self._prior_variance).value)
-        if at_mean == 0:
+        if self.prior_mean_is_fixed:
             # The output is even in h: the prior mean solves the equations, and repels above the weak threshold.
             first = float(curve.evaluate(np.exp(curve.segments[0].log_qhat[:1]))[0][0])
             found.append(self._prior_point(rate, rate < first))
         for segment in curve.segments:
             roots = curve.roots(segment, np.array([rate]))
             if np.isfinite(roots.qhat[0]):
-                values = (float(array[0]) for array in (roots.qhat, roots.variance, roots.residual))
-                found.append(self._point(rate, *values, stable=segment.rising))
+                found.append(self._point(rate, roots, stable=segment.rising))
         if self.channel.exact_directions > 0:
             stable = rate >= curve.perfect
             f = stationary_free_entropy(self.prior, self.channel, rate, math.inf, 0.0)
@@ -170,7 +178,9 @@ class StateEvolution:
         stable_places = [place for place, point in enumerate(found) if point.stable]
         labelled = []
         for place, point in enumerate(found):
-            names = [n for n, end in (("uninformed", 0), ("informed", -1)) if stable_places and place == stable_places[end]]
+            names = [
+                n for n, end in (("uninformed", 0), ("informed", -1)) if stable_places and place == stable_places[end]
+            ]
             branch = "both" if len(names) == 2 else names[0] if names else "between"
             labelled.append(_with_branch(point, branch))
         return tuple(labelled)
@@ -195,8 +205,7 @@ class StateEvolution:
         flat = rates.ravel()
         curve = self.fixed_point_curve
         q, mmse, qhat, residual = (np.full(flat.shape, np.nan) for _ in range(4))
-        at_mean = float(self.channel.signal(self.prior.mean_square, self._prior_variance).value)
-        simple = len(curve.segments) == 1 and curve.segments[0].rising and at_mean > 0
+        simple = len(curve.segments) == 1 and curve.segments[0].rising and not self.prior_mean_is_fixed
         if simple:
             positive = (flat > 0) & (flat < curve.perfect)
             roots = curve.roots(curve.segments[0], flat[positive], tolerance=2e-11)
@@ -240,7 +249,7 @@ class StateEvolution:
         curve = self.fixed_point_curve
         rising = [segment for segment in curve.segments if segment.rising]
         found = []
-        for low, high in zip(rising[:-1], rising[1:], strict=True):
+        for low, high in itertools.pairwise(rising):
             start, end = self._alpha_at(high, 0), self._alpha_at(low, -1)
             crossing = self._crossing(low, high, start, end)
             if crossing is not None:
@@ -248,7 +257,7 @@ class StateEvolution:
         return tuple(found)
 
     def first_order_transition(self, bracket: tuple[float, float] | None = None) -> FirstOrderTransition:
-        """The transition within ``bracket`` (default: anywhere); ``InputError`` when there is none, or bracket is not one."""
+        """The transition within ``bracket`` (default: anywhere); ``InputError`` when there is none in it."""
         low, high = (0.0, math.inf) if bracket is None else (float(bracket[0]), float(bracket[1]))
         if not 0 <= low < high:
             raise InputError(f"bracket = {bracket} must be two numbers 0 <= low < high")
@@ -266,10 +275,19 @@ class StateEvolution:
     def _prior_point(self, rate: float, stable: bool) -> FixedPoint:
         f = stationary_free_entropy(self.prior, self.channel, rate, 0.0, self._prior_variance)
         return FixedPoint(
-            rate, self.prior.mean_square, self._prior_variance, 0.0, 0.0, stable, f, "both" if stable else "between", CONVERGED
+            rate,
+            self.prior.mean_square,
+            self._prior_variance,
+            0.0,
+            0.0,
+            stable,
+            f,
+            "both" if stable else "between",
+            CONVERGED,
         )
 
-    def _point(self, rate: float, qhat: float, variance: float, residual: float, stable: bool) -> FixedPoint:
+    def _point(self, rate: float, roots: Roots, stable: bool) -> FixedPoint:
+        qhat, variance, residual = float(roots.qhat[0]), float(roots.variance[0]), float(roots.residual[0])
         f = stationary_free_entropy(self.prior, self.channel, rate, qhat, variance)
         q = float(self.prior.overlap(qhat))
         measured = self.channel.signal(max(q, 0.0), variance)
@@ -290,9 +308,8 @@ class StateEvolution:
                 if not np.isfinite(roots.qhat[0]):
                     # At the very end of a branch rounding may miss the turn.
                     edge = segment.log_qhat[-1 if segment is low else 0]
-                    roots = type(roots)(np.exp([edge]), self.prior.mmse(np.exp([edge])), np.zeros(1))
-                values = (float(array[0]) for array in (roots.qhat, roots.variance, roots.residual))
-                points.append(self._point(alpha, *values, stable=True))
+                    roots = Roots(np.exp([edge]), self.prior.mmse(np.exp([edge])), np.zeros(1))
+                points.append(self._point(alpha, roots, stable=True))
             return points[0], points[1]
 
         def difference(alpha: float) -> float:

@@ -1,0 +1,43 @@
+"""Channels by name, as the command line and the curves call them."""
+
+from __future__ import annotations
+
+from collections.abc import Callable
+from typing import Any
+
+from aimtheory.bayes.channel import Channel
+from aimtheory.bayes.hardmax_channel import HardmaxChannel
+from aimtheory.bayes.linear_channel import LinearChannel
+from aimtheory.bayes.sign_channel import SignChannel
+from aimtheory.bayes.softmax_channel import SoftmaxChannel
+from aimtheory.errors import InputError
+
+CHANNELS: dict[str, Callable[..., Channel]] = {
+    "softmax": SoftmaxChannel,
+    "hardmax": HardmaxChannel,
+    "linear": LinearChannel,
+    "sign": SignChannel,
+}
+
+
+def make_channel(channel: str | Channel, tokens: int | None = None, **options: Any) -> Channel:
+    """A channel from its name, the number of tokens (default 2) and its own options; a Channel passes through.
+
+    >>> make_channel("softmax", tokens=3).exact_directions
+    10.0
+    """
+    if isinstance(channel, Channel):
+        if tokens is not None and tokens != channel.tokens:
+            raise InputError(f"tokens = {tokens} contradicts the channel, which has {channel.tokens} tokens")
+        if options:
+            raise InputError(f"options {sorted(options)} belong to the constructor of the channel; it is built already")
+        return channel
+    if channel not in CHANNELS:
+        raise InputError(f"channel = {channel!r} is unknown; choose one of {', '.join(CHANNELS)} or give a Channel")
+    try:
+        return CHANNELS[channel](tokens=2 if tokens is None else tokens, **options)
+    except TypeError as error:
+        raise InputError(f"channel {channel!r} does not take these options: {error}") from error
+
+
+__all__ = ["CHANNELS", "make_channel"]

@@ -1,0 +1,112 @@
+"""The Bayes-optimal MMSE to any number of digits, for channels whose qhat is a closed form of V."""
+
+from __future__ import annotations
+
+import re
+from collections.abc import Callable
+from fractions import Fraction
+
+import mpmath as mp
+import sympy as sp
+
+from aimtheory.bayes.channel import Channel
+from aimtheory.bayes.channel_library import make_channel
+from aimtheory.bayes.linear_channel import LinearChannel
+from aimtheory.bayes.prior import LawPrior, Prior, SmallWidthPrior, make_prior
+from aimtheory.bayes.softmax_channel import SoftmaxChannel
+from aimtheory.bayes.state_evolution import StateEvolution
+from aimtheory.errors import InputError, NumericsError
+from aimtheory.scalars import Scalar, to_scalar
+from aimtheory.spectra.arbitrary_precision import mmse_digits
+
+_DECIMAL = re.compile(r"[+-]?(\d+\.?\d*|\.\d+)([eE][+-]?\d+)?")
+
+
+def exact_number(value: object, name: str) -> Scalar:
+    """As ``to_scalar``, but a decimal *string* is the rational it writes: ``"0.1"`` is 1/10, the float 0.1 is not.
+
+    >>> exact_number("0.3", "width")
+    Fraction(3, 10)
+    """
+    if isinstance(value, str) and _DECIMAL.fullmatch(value.strip()):
+        return Fraction(value.strip())
+    return to_scalar(value, name)
+
+
+def bayes_mmse_digits(
+    channel: str | Channel = "softmax",
+    tokens: int | None = None,
+    width: object = None,
+    alpha: object = 0,
+    digits: int = 30,
+    prior: object = None,
+) -> mp.mpf:
+    """MMSE of the softmax or linear channel at one alpha, to ``digits`` significant digits.
+
+    Solves ``alpha = qhat / signal(MMSE(qhat))`` by secant steps from the float64 solution, with MMSE(qhat) by certified
+    quadrature at the same precision (Wishart, GOE and atomic priors). Give parameters as strings or rationals: a
+    decimal string is exact, a float is the binary number it is. 0 at and above perfect recovery.
+
+    >>> mp.nstr(bayes_mmse_digits("softmax", 2, width="inf", alpha="1/10", digits=20), 20)     # 1 - alpha K_T
+    '0.6'
+    """
+    law: Prior = make_prior(None if width is None else _width(width), prior)
+    seen = make_channel(channel, tokens)
+    if not isinstance(seen, SoftmaxChannel | LinearChannel):
+        raise InputError(f"digits are offered for the softmax and linear channels, not {seen.name}; use mmse_curve")
+    rate = exact_number(alpha, "alpha")
+    if isinstance(rate, sp.Expr):
+        raise InputError(f"alpha = {rate} must be a number")
+    if rate < 0:
+        raise InputError(f"alpha = {rate} must be >= 0")
+    evolution = StateEvolution(law, seen)
+    guess = evolution.solve(float(rate))
+    with mp.workdps(int(digits) + 20):
+        target = mp.mpf(rate.numerator) / rate.denominator if isinstance(rate, Fraction) else mp.mpf(rate)
+        if rate == 0:
+            return mp.mpf(law.second_moment) - mp.mpf(law.mean_square)
+        if seen.exact_directions > 0:
+            freedom = mp.mpf(sp.N(law.degrees_of_freedom, int(digits) + 20))
+            if target * seen.exact_directions >= freedom:
+                return mp.mpf(0)
+        mmse = _mmse_function(law, int(digits) + 8)
+
+        def excess(log_qhat: mp.mpf) -> mp.mpf:
+            return log_qhat - mp.log(_signal(seen, mmse(mp.exp(log_qhat)))) - mp.log(target)
+
+        before = mp.log(mp.mpf(guess.qhat)) + mp.mpf(10) ** -8
+        now = mp.log(mp.mpf(guess.qhat))
+        f_before = excess(before)
+        for _ in range(60):
+            f = excess(now)
+            if f == f_before or abs(now - before) < mp.mpf(10) ** (-int(digits) - 6):
+                return mmse(mp.exp(now))
+            before, now, f_before = now, now - f * (now - before) / (f - f_before), f
+    raise NumericsError(f"the MMSE did not converge to {digits} digits at alpha = {rate}; it is too near a transition")
+
+
+def _width(width: object) -> object:
+    return (
+        width
+        if isinstance(width, str) and width.strip().lower() in ("inf", "infinity", "oo")
+        else exact_number(width, "width")
+    )
+
+
+def _mmse_function(prior: Prior, digits: int) -> Callable[[mp.mpf], mp.mpf]:
+    if isinstance(prior, LawPrior):
+        law = prior.law
+        return lambda qhat: mmse_digits(law, qhat, digits)
+    if isinstance(prior, SmallWidthPrior):
+        return lambda x: mp.mpf(1) if x <= 1 else (2 - 1 / x) / x
+    raise InputError(f"digits are offered for spectral laws and the small-width limit, not {prior!r}")
+
+
+def _signal(channel: SoftmaxChannel | LinearChannel, variance: mp.mpf) -> mp.mpf:
+    if isinstance(channel, SoftmaxChannel):
+        return mp.mpf(channel.exact_directions) / variance
+    pairs = zip(channel.multiplicity, channel.noise, strict=True)
+    return mp.fsum(2 * mp.mpf(scale) / (mp.mpf(scale) * variance + mp.mpf(noise)) for scale, noise in pairs)
+
+
+__all__ = ["bayes_mmse_digits", "exact_number"]

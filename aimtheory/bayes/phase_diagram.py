@@ -1,0 +1,83 @@
+"""The Bayes-optimal error over a grid of widths and sample complexities."""
+
+from __future__ import annotations
+
+from dataclasses import dataclass
+from typing import Any
+
+import numpy as np
+from numpy.typing import ArrayLike
+
+from aimtheory.bayes.channel import Channel, check_alpha
+from aimtheory.bayes.channel_library import make_channel
+from aimtheory.bayes.prior import make_prior
+from aimtheory.bayes.state_evolution import StateEvolution
+from aimtheory.errors import InputError
+from aimtheory.spectra.law import FloatArray
+
+COMPLETE, PARTIAL, INTERRUPTED = "complete", "some points did not converge", "interrupted"
+
+
+@dataclass(frozen=True, eq=False)
+class PhaseDiagram:
+    """``mmse`` (widths, alphas), per d; ``relative`` the same by the prior's variance Q0 - (tr S)^2 = 1.
+
+    ``perfect`` (widths,) is the threshold of perfect recovery (inf where there is none); rows not reached before an
+    interruption are NaN. ``status`` is complete, interrupted, or that some points did not converge (NaN).
+    """
+
+    width: FloatArray
+    alpha: FloatArray
+    mmse: FloatArray
+    perfect: FloatArray
+    channel: str
+    tokens: int
+    status: str
+
+    def as_dict(self) -> dict[str, Any]:
+        """Lists for JSON."""
+        arrays = {name: getattr(self, name).tolist() for name in ("width", "alpha", "mmse", "perfect")}
+        return {**arrays, "channel": self.channel, "tokens": self.tokens, "status": self.status}
+
+
+def phase_diagram(
+    channel: str | Channel = "softmax",
+    tokens: int | None = None,
+    width: ArrayLike = (),
+    alpha: ArrayLike = (),
+    branch: str = "equilibrium",
+    progress: Any = None,
+    **options: Any,
+) -> PhaseDiagram:
+    """MMSE on the grid ``width`` x ``alpha`` (1-d arrays, widths > 0). Ctrl-C keeps the rows that are done.
+
+    ``progress`` wraps the iteration over widths, e.g. ``tqdm.tqdm``.
+
+    >>> phase_diagram("softmax", 2, width=[0.5, 1.0], alpha=[0.0, 0.1]).mmse.round(4)
+    array([[1.    , 0.3922],
+           [1.    , 0.4999]])
+    """
+    seen = make_channel(channel, tokens, **options)
+    widths, rates = np.asarray(width, dtype=np.float64), check_alpha(alpha)
+    if widths.ndim != 1 or rates.ndim != 1 or not len(widths) or not len(rates):
+        raise InputError("width and alpha must be non-empty 1-d arrays")
+    if not np.all(np.isfinite(widths)) or np.any(widths <= 0):
+        raise InputError(
+            f"width = {widths[~(widths > 0)][0] if np.any(~(widths > 0)) else widths} must be finite and > 0"
+        )
+    mmse, perfect = np.full((len(widths), len(rates)), np.nan), np.full(len(widths), np.nan)
+    status = COMPLETE
+    rows = range(len(widths))
+    try:
+        for place in rows if progress is None else progress(rows):
+            evolution = StateEvolution(make_prior(float(widths[place])), seen)
+            mmse[place] = evolution.curve(rates, branch).mmse
+            perfect[place] = evolution.fixed_point_curve.perfect
+        if np.any(np.isnan(mmse)):
+            status = PARTIAL
+    except KeyboardInterrupt:
+        status = INTERRUPTED
+    return PhaseDiagram(widths, rates, mmse, perfect, seen.name, seen.tokens, status)
+
+
+__all__ = ["COMPLETE", "INTERRUPTED", "PARTIAL", "PhaseDiagram", "phase_diagram"]
