@@ -78,7 +78,7 @@ class FastMean:
     def relax(
         self, q1: FloatArray, q2: FloatArray, speeds: FloatArray, start: FloatArray | None = None, kicks: int = 2
     ) -> FloatArray:
-        """The end of the fast flow (28) from ``start`` (means at time zero) at frozen overlaps; all means, (K,).
+        """The end of the fast flow (28) from ``start`` (default m(0)) at frozen overlaps, (K,).
 
         A start on an unstable critical point is moved off it (``kicked`` remembers). Raises ``AssumptionError`` when the
         end is not attracting either.

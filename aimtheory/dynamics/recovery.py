@@ -86,7 +86,7 @@ class Recovery:
     trajectory: Trajectory | None = field(repr=False, default=None)
 
     def samples_at(self, dim: int, learning_rate: float) -> float | None:
-        """N = T d/(time_factor x learning_rate) at a dimension and learning rate; None when the level is not reached."""
+        """N = T d/(time_factor x learning_rate) at a dimension and learning rate; None without a threshold time."""
         if self.threshold_time is None:
             return None
         return self.threshold_time * dim / (float(self.model.time_factor) * learning_rate)
@@ -159,12 +159,12 @@ def recovery(
             slope = _value(trace_drift(seen, product, coupling), moments)
             shift = _value(trace_drift(seen, first, coupling), moments) * traces[1]
             total += value * (slope - shift)
-        return total
+        return float(total)
 
     q1, q2 = rate("q1"), rate("q2")
     channels = {"q1": q1, "q2": q2, "plus": (q1 + q2) / 2, "minus": (q1 - q2) / 2}
     scale = max(1.0, strength) * max(1.0, float(np.abs(values).max(initial=0.0)))
-    moves = max(abs(q1), abs(q2)) > _ZERO * scale
+    moves = bool(max(abs(q1), abs(q2)) > _ZERO * scale)
     order = couplings.order_parameters(moments)
     vanishing = _vanishing(model, couplings.potential, k, teacher, order.mean, order.q1, order.q2, traces)
     kind = model.indices[k].factorization.kind

@@ -14,10 +14,12 @@ import numpy as np
 import scipy.sparse as sps
 from numpy.typing import NDArray
 
+from aimtheory.errors import InputError
 from aimtheory.hierarchy.closed_system import ClosedSystem
 from aimtheory.hierarchy.couplings import Coupling
 from aimtheory.hierarchy.flow import CoupledPolynomial
 from aimtheory.hierarchy.views import Views
+from aimtheory.model import EMBEDDING
 from aimtheory.spectra import SpectralMeasure, spectral_measure
 from aimtheory.words import Letter, Word
 
@@ -290,11 +292,24 @@ class OperatorSystem(ClosedSystem):
         matrices = self.matrices(state)
         values = []
         for view in words:
-            word = self.level.expand(view)
+            word = self._at_base(self.level.expand(view))
             half = len(word) // 2
             left = self._product(word.T.letters[len(word) - half :], matrices)
             values.append(self.functional(left, self._product(word.letters[half:], matrices)))
         return np.array(values)
+
+    @staticmethod
+    def _at_base(word: Word) -> Word:
+        """The closed word rotated to start in the embedding space, where the state lives."""
+        if word.rows == EMBEDDING:
+            return word
+        start = next((n for n, letter in enumerate(word) if letter.rows == EMBEDDING), None)
+        if start is None:
+            raise InputError(
+                f"tr({word}) never visits the embedding space, on which the operators of this closure act; "
+                "use closure='zero' to read it"
+            )
+        return word.rotate(start)
 
     def _product(self, letters: tuple[Letter, ...], matrices: Products) -> FloatArray:
         if letters not in self._cached:

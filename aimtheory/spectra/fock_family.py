@@ -2,8 +2,9 @@
 
 from __future__ import annotations
 
+import math
 from collections.abc import Mapping, Sequence
-from dataclasses import dataclass, field
+from dataclasses import dataclass, field, replace
 from fractions import Fraction
 
 import numpy as np
@@ -13,7 +14,7 @@ from aimtheory.errors import InputError
 from aimtheory.scalars import Scalar
 from aimtheory.spectra.fock_space import FockLetter, FockOperators, fock_operators
 from aimtheory.spectra.joint_law import CodeArray, JointLaw
-from aimtheory.spectra.law import FloatArray
+from aimtheory.spectra.law import FloatArray, SpectralLaw
 
 Product = tuple[tuple[str, bool], ...]
 """Factors of a letter: (name of the quiver's letter, transposed)."""
@@ -37,7 +38,7 @@ class FockFamily(JointLaw):
     products: Mapping[str, Product]
     quiver: tuple[FockLetter, ...]
     widths: Mapping[str, float]
-    _systems: dict[int, FockOperators] = field(init=False, repr=False, compare=False)
+    _systems: dict[tuple[int, str], FockOperators] = field(init=False, repr=False, compare=False)
 
     def __init__(
         self, products: Mapping[str, Product], quiver: Sequence[FockLetter], widths: Mapping[str, float]
@@ -64,19 +65,38 @@ class FockFamily(JointLaw):
         degrees = {x.name: x.degree for x in self.quiver}
         return sum((degrees[name] for name, _ in self.products[letter]), Fraction(0))
 
-    def operators(self, depth: Fraction | int) -> FockOperators:
-        """The quiver's letters on paths of degree <= ``depth``, computed once."""
-        key = int(2 * Fraction(depth)) + (0 if (2 * Fraction(depth)).denominator == 1 else 1)
+    def operators(self, depth: Fraction | int, base: str = "d") -> FockOperators:
+        """The quiver's letters on paths of degree <= ``depth`` from the vacuum of a space, computed once."""
+        twice = 2 * Fraction(depth)
+        key = (math.ceil(twice), base)
         if key not in self._systems:
-            self._systems[key] = fock_operators(self.quiver, self.widths, Fraction(key, 2))
+            widths = {space: width / self._width(base) for space, width in self.widths.items()}
+            # Relative to another base space, variances s/d are s (base/d)/base.
+            quiver = [
+                x if isinstance(x.law, SpectralLaw) else replace(x, law=x.law * self._width(base)) for x in self.quiver
+            ]
+            widths["d"] = 1.0 / self._width(base)
+            self._systems[key] = fock_operators(quiver, widths, Fraction(key[0], 2), base)
         return self._systems[key]
 
+    def _width(self, space: str) -> float:
+        return 1.0 if space == "d" else self.widths[space]
+
+    def _rows(self, letter: str) -> str:
+        """The space in which a letter starts."""
+        name, transposed = self.products[letter][0]
+        (factor,) = [x for x in self.quiver if x.name == name]
+        return factor.columns if transposed else factor.rows
+
     def moment(self, word: Sequence[str]) -> Scalar:
-        """``tr(word)`` as a float."""
+        """``Tr(word)/d`` as a float, whatever the space in which the word starts."""
         self.indices(word)
+        if not word:
+            return 1.0
+        base = self._rows(word[0])
         factors = [factor for letter in word for factor in self.products[letter]]
         degrees = {x.name: x.degree for x in self.quiver}
-        system = self.operators(sum((degrees[name] for name, _ in factors), Fraction(0)) / 2)
+        system = self.operators(sum((degrees[name] for name, _ in factors), Fraction(0)) / 2, base)
         half = len(factors) // 2
         right = system.state
         for name, transposed in reversed(factors[half:]):
@@ -84,7 +104,7 @@ class FockFamily(JointLaw):
         left = system.state
         for name, transposed in factors[:half]:
             left = (system.operators[name] if transposed else system.operators[name].T) @ left
-        return float(left @ right)
+        return float(left @ right) * self._width(base)
 
     def moments_of_codes(self, codes: CodeArray, length: int) -> FloatArray:
         """Float64 moments of packed words of one length: inner products of the vectors of their halves."""
@@ -93,9 +113,21 @@ class FockFamily(JointLaw):
         if length == 0 or not digits.size:
             return np.ones(shape)
         flat = digits.reshape(-1, length)
-        half = length // 2
-        deepest = max(self.degree(letter) for letter in self.letters) * (length - half)
-        system = self.operators(deepest)
+        spaces = list(dict.fromkeys(self._rows(letter) for letter in self.letters))
+        rows = np.array([spaces.index(self._rows(letter)) for letter in self.letters])
+        # Words that pass through the same spaces have half-word vectors in the same Hilbert space.
+        patterns, group = np.unique(rows[flat], axis=0, return_inverse=True)
+        result = np.empty(len(flat))
+        for number, pattern in enumerate(patterns):
+            chosen = np.flatnonzero(group.ravel() == number)
+            base = spaces[pattern[0]]
+            result[chosen] = self._moments_at(flat[chosen], base) * self._width(base)
+        return result.reshape(shape)
+
+    def _moments_at(self, flat: CodeArray, base: str) -> FloatArray:
+        half = flat.shape[1] // 2
+        deepest = max(self.degree(letter) for letter in self.letters) * (flat.shape[1] - half)
+        system = self.operators(deepest, base)
         matrices = {letter: self._matrices(letter, system) for letter in self.letters}
         right, right_column = self._vectors(flat[:, half:], matrices, system, adjoint=False)
         left, left_column = self._vectors(flat[:, :half][:, ::-1], matrices, system, adjoint=True)
@@ -104,7 +136,7 @@ class FockFamily(JointLaw):
             part = slice(low, low + _CHUNK)
             product = left[:, left_column[part]].multiply(right[:, right_column[part]])
             result[part] = np.asarray(product.sum(axis=0)).ravel()
-        return result.reshape(shape)
+        return result
 
     def _matrices(self, letter: str, system: FockOperators) -> tuple[list[sparse.csr_array], list[sparse.csr_array]]:
         """Factors of a letter and of its adjoint, in the order in which they act."""

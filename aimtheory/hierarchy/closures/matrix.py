@@ -71,7 +71,8 @@ class Matrix(Closure):
 
 
 def _normalized_trace(left: FloatArray, right: FloatArray) -> float:
-    return float(np.vdot(left, right)) / len(left)
+    # Both are products applied to the identity of the embedding space, so they have d columns whatever their rows.
+    return float(np.vdot(left, right)) / left.shape[1]
 
 
 __all__ = ["Matrix"]
