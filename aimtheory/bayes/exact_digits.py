@@ -16,7 +16,7 @@ from aimtheory.bayes.prior import LawPrior, Prior, SmallWidthPrior, make_prior
 from aimtheory.bayes.softmax_channel import SoftmaxChannel
 from aimtheory.bayes.state_evolution import StateEvolution
 from aimtheory.errors import InputError, NumericsError
-from aimtheory.scalars import Scalar, to_scalar
+from aimtheory.scalars import Scalar, to_scalar, to_sympy
 from aimtheory.spectra.arbitrary_precision import mmse_digits
 
 _DECIMAL = re.compile(r"[+-]?(\d+\.?\d*|\.\d+)([eE][+-]?\d+)?")
@@ -64,7 +64,7 @@ def bayes_mmse_digits(
     with mp.workdps(int(digits) + 20):
         target = mp.mpf(rate.numerator) / rate.denominator if isinstance(rate, Fraction) else mp.mpf(rate)
         if rate == 0:
-            return mp.mpf(law.second_moment) - mp.mpf(law.mean_square)
+            return _prior_variance(law, int(digits) + 20)
         if seen.exact_directions > 0:
             freedom = mp.mpf(sp.N(law.degrees_of_freedom, int(digits) + 20))
             if target * seen.exact_directions >= freedom:
@@ -91,6 +91,13 @@ def _width(width: object) -> object:
         if isinstance(width, str) and width.strip().lower() in ("inf", "infinity", "oo")
         else exact_number(width, "width")
     )
+
+
+def _prior_variance(prior: Prior, digits: int) -> mp.mpf:
+    if not isinstance(prior, LawPrior):
+        return mp.mpf(prior.second_moment) - mp.mpf(prior.mean_square)
+    mean, second = (to_sympy(value) for value in prior.law.moments(2))
+    return mp.mpf(sp.N(second - mean**2, digits))
 
 
 def _mmse_function(prior: Prior, digits: int) -> Callable[[mp.mpf], mp.mpf]:

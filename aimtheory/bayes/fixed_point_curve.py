@@ -217,12 +217,22 @@ class FixedPointCurve:
             fresh = self.level(self.evaluate(np.exp(extra))[0])
             if np.all(np.isfinite(fresh)) and fresh[0] < level[0]:
                 nodes, level = np.append(extra, nodes), np.append(fresh, level)
-        while self.channel_is_sharp and segment is self.segments[-1] and finite.max() > level[-1] and nodes[-1] < math.log(_LARGEST):
+        while (
+            self.channel_is_sharp
+            and segment is self.segments[-1]
+            and finite.max() > level[-1]
+            and nodes[-1] < math.log(_LARGEST)
+        ):
             further = nodes[-1] + math.log(10)
             height = float(self.level(self.evaluate(np.array([math.exp(further)]))[0])[0])
             if not (math.isfinite(height) and height > level[-1]):
                 break
             nodes, level = np.append(nodes, further), np.append(level, height)
+        if self.logistic and segment is self.segments[-1] and finite.max() > level[-1]:
+            # Within rounding of the threshold: the logit is linear in log qhat there, and V as small as rounding.
+            slope = (nodes[-1] - nodes[-2]) / (level[-1] - level[-2])
+            last = min(nodes[-1] + slope * (finite.max() - level[-1]), nodes[-1] + math.log(100))
+            nodes, level = np.append(nodes, last), np.append(level, finite.max())
         return nodes, level
 
 

@@ -23,7 +23,7 @@ _INNER = {1: 1602, 2: 162, 3: 54, 4: 24, 5: 18, 6: 12}
 """Nodes an axis of the grid on which the likelihood is tabulated, by the number of axes: midpoints, an even number, so
 that a jump at 0 falls between two nodes; every third one is again a grid of midpoints."""
 _OUTER = {1: 160, 2: 48}
-_REACH = 7.5
+_REACH, _CUT = 7.5, 1e-11
 _RANDOMIZATIONS, _SOBOL = 4, 256
 
 
@@ -254,7 +254,10 @@ class GeneralChannel(Channel):
             outer = signal_array[:, 0].std(axis=0, ddof=1) / math.sqrt(rounds)
             outer_psi = psi_array[:, 0].std(axis=0, ddof=1) / math.sqrt(rounds)
             value, psi_value, method = signal_array[:, 0].mean(axis=0), psi_array[:, 0].mean(axis=0), "cubature"
-        return Measured(value, inner + outer, method), Measured(psi_value, inner_psi + outer_psi, method)
+        # The grids end at 7.5 standard deviations.
+        signal_error = inner + outer + _CUT * np.abs(value)
+        psi_error = inner_psi + outer_psi + _CUT * np.abs(psi_value)
+        return Measured(value, signal_error, method), Measured(psi_value, psi_error, method)
 
     def _table(self, total: tuple[float, ...]) -> tuple[list[FloatArray], FloatArray]:
         """Grids of whitened u an axis, and p(y | u) on their product, shape (n, ..., n, Y)."""

@@ -38,8 +38,8 @@ def _ends(interval: mp.iv.mpf) -> tuple[Fraction, Fraction]:
 
 
 def _fraction(value: mp.mpf) -> Fraction:
-    mantissa, exponent = value.man_exp
-    return Fraction(int(mantissa)) * Fraction(2) ** int(exponent)
+    sign, mantissa, exponent, _ = value._mpf_
+    return (-1 if sign else 1) * Fraction(int(mantissa)) * Fraction(2) ** int(exponent)
 
 
 def _decimal(value: Fraction, places: int, up: bool) -> str:

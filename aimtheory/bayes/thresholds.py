@@ -176,7 +176,7 @@ def _small_width_weak(request: _Request) -> Threshold:
             value, abs(value) * mp.mpf(10) ** -14, f"{method}; noise or threshold given as floats", request
         )
     signal = weak_recovery_signal(channel)
-    if float(signal.value) <= 3 * float(signal.error):
+    if float(signal.value) <= 10 * float(signal.error) + 1e-12:
         raise AssumptionError(
             f"the {channel.name} channel has no continuous weak recovery at small width: without knowledge of S its "
             "output has no linear signal (signal(0, 1) = 0); look for a jump with StateEvolution(...).spinodals()"

@@ -28,7 +28,9 @@ def reference(h, k, c):
 
 
 @pytest.mark.parametrize("c", [1 / 3, -1 / 3])
-@pytest.mark.parametrize("h,k", [(0, 0), (-1, 2), (-5, -5), (-10, -1), (-0.01, -9), (2, -12), (0.5, 0.7), (-20, 3), (6, 6)])
+@pytest.mark.parametrize(
+    ("h", "k"), [(0, 0), (-1, 2), (-5, -5), (-10, -1), (-0.01, -9), (2, -12), (0.5, 0.7), (-20, 3), (6, 6)]
+)
 def test_values_in_every_tail(h, k, c):
     expected = mp.log(reference(h, k, c))
     assert abs(float(expected) - float(log_orthant(h, k, c))) < 3e-13 * max(1, abs(float(expected)))

@@ -63,7 +63,7 @@ def test_gradient_is_the_derivative_of_log_partition(channel):
 
 
 @pytest.mark.parametrize("channel", CLOSED, ids=NAMES)
-@pytest.mark.parametrize("q,variance", [(0.5, 0.5), (1.3, 0.2)])
+@pytest.mark.parametrize(("q", "variance"), [(0.5, 0.5), (1.3, 0.2)])
 def test_signal_and_psi_by_monte_carlo(channel, q, variance):
     """qhat/alpha = 2 E sum D g^2 and Psi = E log Z over sampled (omega, h, y): within 4 standard errors."""
     omega, outputs = draw(channel, q, variance, 20000, 7)
@@ -261,7 +261,7 @@ def test_sampler_reproduces_hardmax():
 
 
 def test_the_error_shows_an_unresolved_likelihood():
-    channel = GeneralChannel.from_sampler(2, lambda u, rng: u[:, 0] > 0.123, 2, directions=[[0, 1, 0]])
+    channel = GeneralChannel.from_sampler(2, lambda u, _: u[:, 0] > 0.123, 2, directions=[[0, 1, 0]])
     measured = channel.signal(0.9999, 1e-4)
     assert float(measured.error) > 0.02 * float(measured.value)
 
@@ -285,7 +285,7 @@ def test_several_matrices():
 
 
 @pytest.mark.parametrize(
-    "make,message",
+    ("make", "message"),
     [
         (lambda: SoftmaxChannel(1), "tokens = 1"),
         (lambda: HardmaxChannel(2.5), "tokens = 2.5"),
@@ -306,13 +306,15 @@ def test_several_matrices():
         (lambda: SoftmaxChannel(2).sample(np.full((1, 3), np.nan)), "NaN"),
         (lambda: GeneralChannel(2, lambda y, u: -(u[..., :1] ** 2) + y, [[0.0], [1.0]]), "normalize|shape"),
         (
-            lambda: GeneralChannel(2, lambda y, u: 0 * y[..., 0] + 0 * u[..., 0], [[0.0], [1.0]], directions=[[1, 0, 0]]),
+            lambda: GeneralChannel(
+                2, lambda y, u: 0 * y[..., 0] + 0 * u[..., 0], [[0.0], [1.0]], directions=[[1, 0, 0]]
+            ),
             "does not normalize: sum over outputs is 2",
         ),
-        (lambda: GeneralChannel(4, lambda y, u: y, [[0.0]]), "count"),
-        (lambda: GeneralChannel(2, lambda y, u: y, [[0.0]], directions=[[1, 0, 0], [2, 0, 0]]), "dependent"),
-        (lambda: GeneralChannel(2, lambda y, u: y, [[0.0]], weights=[-1.0]), "weights"),
-        (lambda: GeneralChannel.from_sampler(2, lambda u, r: u[:, 0], 2, directions=[[1, 0, 0]]), "integers"),
+        (lambda: GeneralChannel(4, lambda y, _: y, [[0.0]]), "count"),
+        (lambda: GeneralChannel(2, lambda y, _: y, [[0.0]], directions=[[1, 0, 0], [2, 0, 0]]), "dependent"),
+        (lambda: GeneralChannel(2, lambda y, _: y, [[0.0]], weights=[-1.0]), "weights"),
+        (lambda: GeneralChannel.from_sampler(2, lambda u, _: u[:, 0], 2, directions=[[1, 0, 0]]), "integers"),
     ],
 )
 def test_bad_input_is_named(make, message):

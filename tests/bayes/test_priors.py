@@ -94,7 +94,7 @@ def test_every_kind_of_law():
 
 
 @pytest.mark.parametrize(
-    "make,error,message",
+    ("make", "error", "message"),
     [
         (lambda: make_prior(-0.5), InputError, "width = -0.5"),
         (lambda: make_prior("nan"), InputError, "width = 'nan'"),

@@ -30,7 +30,7 @@ def evolution(channel, width=None, prior=None):
 
 
 @pytest.mark.parametrize(
-    "tokens,width,alpha,mmse",
+    ("tokens", "width", "alpha", "mmse"),
     [
         (2, 0.5, 0.089711, 0.457619),
         (2, 0.5, 0.16985388, 0.055106),
@@ -48,7 +48,7 @@ def test_softmax_values(tokens, width, alpha, mmse):
     assert point.qhat == pytest.approx(alpha * (tokens**2 + tokens - 2) / point.mmse, rel=1e-12)
 
 
-@pytest.mark.parametrize("alpha,mmse", [(0.1, 0.7451104), (0.31, 0.3625945), (1.1, 0.0676668)])
+@pytest.mark.parametrize(("alpha", "mmse"), [(0.1, 0.7451104), (0.31, 0.3625945), (1.1, 0.0676668)])
 def test_hardmax_values(alpha, mmse):
     """From a damped iteration with an 800 x 800 trapezoid grid in both variables, by a separate script."""
     assert evolution(HardmaxChannel(2), 0.5).solve(alpha).mmse == pytest.approx(mmse, abs=2e-7)
@@ -86,7 +86,7 @@ def test_goe_softmax_is_a_straight_line():
 
 
 def test_linear_channel_with_goe_solves_a_quadratic():
-    """One noise Delta on off-diagonal pairs and 2 Delta on diagonal ones: signal = T(T+1)/(V + Delta), V = 1/(1+qhat)."""
+    """Noise D_ab Delta: signal = T(T+1)/(V + Delta), and V = 1/(1 + qhat)."""
     delta, alpha = 0.3, 0.4
     channel = LinearChannel(2, [[2 * delta, delta], [delta, 2 * delta]])
     rate = 6 * alpha
@@ -256,7 +256,7 @@ def test_perfect_recovery_points():
 
 
 def test_phase_retrieval_weak_recovery():
-    """y = |h_12| nearly without noise and a Gaussian prior: weak recovery at n = N/2, N = d^2/2 unknowns: alpha = 1/4."""
+    """y = |h_12| nearly without noise and a Gaussian prior: weak recovery at n = N/2, N = d^2/2: alpha = 1/4."""
     noise = 2e-3
     y = np.linspace(-0.3, 6.3, 700)
 
@@ -321,8 +321,10 @@ def test_several_matrices_seen_separately():
     """y holds a sign of h^1 and one of h^2: two independent problems."""
     separate = GeneralChannel(
         2,
-        lambda y, u: np.log(np.where(y[..., 0] * u[..., 0, 0] > 0, 1.0, 1e-300))
-        + np.log(np.where(y[..., 1] * u[..., 1, 0] > 0, 1.0, 1e-300)),
+        lambda y, u: (
+            np.log(np.where(y[..., 0] * u[..., 0, 0] > 0, 1.0, 1e-300))
+            + np.log(np.where(y[..., 1] * u[..., 1, 0] > 0, 1.0, 1e-300))
+        ),
         [[a, b] for a in (-1.0, 1.0) for b in (-1.0, 1.0)],
         directions=[[0.0, 1.0, 0.0]],
         count=2,
@@ -345,7 +347,7 @@ def test_several_matrices_seen_separately():
 
 
 @pytest.mark.parametrize(
-    "make,message",
+    ("make", "message"),
     [
         (lambda: evolution(SoftmaxChannel(2), 0.5).solve(-0.1), "alpha = -0.1"),
         (lambda: evolution(SoftmaxChannel(2), 0.5).solve(float("nan")), "alpha = nan"),
