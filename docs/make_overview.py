@@ -39,9 +39,11 @@ def main() -> None:
     figure = comparison_plot(
         curves, points, ["p_12"], title="tied softmax attention, 2 tokens: overlap with the teacher"
     )
-    handles, labels = figure.axes[0].get_legend_handles_labels()
-    figure.legends[0].remove()
-    figure.axes[0].legend(handles, labels, loc="lower right", frameon=False)
+    outside, (axes,) = figure.legends[0], figure.axes
+    handles, labels = axes.get_legend_handles_labels()
+    note = outside.get_texts()[-1].get_text()
+    axes.legend([*handles, outside.legend_handles[-1]], [*labels, note], loc="lower right", frameon=False)
+    outside.remove()
     figure.set_size_inches(7.2, 4.1)
     print(save_figure(figure, TARGET, dpi=160))
 
