@@ -11,6 +11,7 @@ from math import lcm
 import numpy as np
 from numpy.typing import NDArray
 
+from aimtheory.errors import InputError
 from aimtheory.hierarchy.couplings import Coupling
 from aimtheory.hierarchy.views import Views
 from aimtheory.scalars import Scalar
@@ -81,7 +82,10 @@ def _oriented(
     pairs = []
     for word, coefficient in terms:
         if not isinstance(coefficient, Fraction):
-            raise TypeError(f"coefficient {coefficient} of {word} is not rational")
+            raise InputError(
+                f"coefficient {coefficient} of {word} is not rational; write the coefficients of S_k as rationals "
+                "such as 1/2, or absorb them in the law of a factor"
+            )
         pairs.append((word, coefficient))
     return pairs
 

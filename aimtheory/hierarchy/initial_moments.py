@@ -36,8 +36,12 @@ def initial_law(model: AttentionModel, views: Views) -> JointLaw:
     """
     laws: dict[str, SpectralLaw] = {}
     for index in model.indices:
-        words = tuple(views.read(word) for word, _ in index.factorization.polynomial if len(word))
-        simple = len(words) == 1 and len(words[0]) == 1 and words[0].letters[0].symmetric
+        terms = tuple(index.factorization.polynomial)
+        words = tuple(views.read(word) for word, _ in terms if len(word))
+        # The law is that of S_k, so only when S_k is the letter itself is it the law of the letter.
+        simple = (
+            len(terms) == len(words) == 1 and terms[0][1] == 1 and len(words[0]) == 1 and words[0].letters[0].symmetric
+        )
         if simple and isinstance(index.law, SpectralLaw):
             laws[str(words[0])] = index.law
     letters = [str(letter) for letter in views.alphabet.letters]

@@ -23,7 +23,7 @@ from aimtheory.words import Polynomial, Word, canonical_trace, leibniz
 FloatArray = NDArray[np.float64]
 
 _MEAN = re.compile(r"m_(\d+)")
-_NAMED = re.compile(r"(t|q|q1|q2|p)_(?:(\d)(\d)?|(\d+),(\d+))")
+_NAMED = re.compile(r"(t)_(\d+)|(q|q1|q2|p)_(?:(\d)(\d)?|(\d+),(\d+))")
 
 
 @dataclass(frozen=True)
@@ -147,8 +147,8 @@ def named_observable(name: str, model: AttentionModel, views: Views) -> NamedObs
                 f"tr({' '.join(str(a) for a in views.alphabet.letters[:2])})"
             )
         return NamedObservable(name, TracePolynomial.of(Polynomial({views.parse(name): 1})))
-    kind = match[1]
-    indices = [int(g) - 1 for g in match.groups()[1:] if g is not None]
+    kind, *digits = [group for group in match.groups() if group is not None]
+    indices = [int(digit) - 1 for digit in digits]
     if len(indices) != (1 if kind == "t" else 2) or not all(0 <= k < len(model.indices) for k in indices):
         raise InputError(
             f"observable {name!r} does not fit a model with {len(model.indices)} indices; write t_k with one index and "

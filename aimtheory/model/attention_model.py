@@ -11,6 +11,7 @@ import numpy as np
 
 from aimtheory.errors import AssumptionError, InputError
 from aimtheory.model.factorization import (
+    KINDS,
     Factorization,
     default_centred,
     direct,
@@ -33,6 +34,8 @@ class AttentionIndex:
     """One index k: the factorization of S_k, the law of its initial value, and whether SGD trains it.
 
     ``frozen`` names parameter letters of a trainable index that stay as they are, such as the S0 of ``S0 + U V^T``.
+    The loss is not differentiated through an index that is not trainable, even when it shares a letter with one that
+    is.
     """
 
     factorization: Factorization
@@ -110,6 +113,13 @@ class AttentionModel:
         if self.centred:
             return
         for index in self.indices:
+            form = index.factorization
+            if form.kind not in KINDS and any(word == word.T for word, _ in form.polynomial):
+                raise AssumptionError(
+                    f"{form.name} = {form.polynomial} has a term that is its own transpose, so Tr S = Theta(d) and the "
+                    "uncentred form has a mean that diverges like sqrt(d) (Assumption 1.2 of Theorem 1): use "
+                    "centred=True"
+                )
             mean = getattr(index.law, "mean", None)
             if index.factorization.kind == "tied" or (isinstance(index.law, SpectralLaw) and mean != 0):
                 raise AssumptionError(

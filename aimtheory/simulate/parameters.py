@@ -20,10 +20,8 @@ Matrices = dict[str, NDArray[np.float64]]
 
 
 def moving_letters(model: AttentionModel) -> frozenset[str]:
-    """Names of the letters that SGD moves: those of trainable indices."""
-    return frozenset(
-        letter.name for index in model.indices if index.trainable for letter in index.factorization.letters
-    )
+    """Names of the letters that SGD moves: those of trainable indices that are not frozen."""
+    return frozenset(letter.name for index in model.indices for letter in index.trained_letters)
 
 
 def model_letters(model: AttentionModel) -> dict[str, Letter]:

@@ -126,6 +126,7 @@ def sgd(
         spectra=spectra,
         model=model,
         views=letters,
+        dim=dim,
     )
     concentration: dict[str, float] = {}
     finals: list[Matrices] = []
@@ -208,10 +209,12 @@ class _Recorder:
         spectra: Sequence[Letter],
         model: AttentionModel,
         views: Views,
+        dim: int,
     ) -> None:
         self.values = values
         self.eigenvalues = eigenvalues
         self.spectra = spectra
+        self.dim = dim
         self.readers = {name: named_observable(name, model, views) for name in values if name != "loss"}
 
     def record(
@@ -219,7 +222,7 @@ class _Recorder:
     ) -> bool:
         """Measure; False when a value is not finite, and then nothing is written."""
         traces.load({name: state.parameters[name] for name in state.letters})
-        found = {name: float(reader(traces)) for name, reader in self.readers.items()}
+        found = {name: float(reader(traces, self.dim)) for name, reader in self.readers.items()}
         if "loss" in self.values:
             found["loss"] = _sampled_loss(state, samples, loss_samples)
         if not all(math.isfinite(value) for value in found.values()):

@@ -29,6 +29,12 @@ class Matrix(Closure):
     seed: int = 0
     name: ClassVar[str] = "matrix"
 
+    def __post_init__(self) -> None:
+        for field, least in (("dim", 2), ("seed", 0)):
+            value = getattr(self, field)
+            if isinstance(value, bool) or not isinstance(value, int | np.integer) or value < least:
+                raise InputError(f"{field} = {value!r} of closure 'matrix' must be an integer of at least {least}")
+
     @property
     def options(self) -> Mapping[str, Any]:
         """Dimension and seed."""
