@@ -15,17 +15,18 @@ every r. (The derivative of Phi_2 enters, not the bivariate density: see the pag
 from __future__ import annotations
 
 import math
+from dataclasses import dataclass
 from functools import lru_cache
 
 import numpy as np
-from scipy.special import roots_hermitenorm
+from scipy.special import log_ndtr, roots_hermitenorm
 
 from aimtheory.bayes.bivariate_normal import log_orthant, log_orthant_derivative
 from aimtheory.bayes.scale_free import RatioTable, build_table
 from aimtheory.spectra.law import FloatArray
 
 _SMALL_RATIO = 0.05
-_REACH = 9.0
+_REACH, _FAR = 9.0, 12.0
 _LARGEST = 1e6
 _STEP = 0.125
 
@@ -39,20 +40,38 @@ def _bracket(first: FloatArray, second: FloatArray, c: float) -> tuple[FloatArra
     return z * (3 * one**2 + 3 * two**2 + 6 * c * one * two), z * log_z
 
 
+@dataclass(frozen=True, eq=False)
+class _Grid:
+    """Nodes kappa = sinh t and d kappa; ``size`` of them lie below ``_FAR``.
+
+    For c = 1/3 and -1/3: the bracket and Phi_2 log Phi_2 on the core, both arguments below ``_FAR``; beyond it in one
+    argument they are those of a single boundary, a vector over the other; beyond it in both they vanish.
+    """
+
+    kappa: FloatArray
+    measure: FloatArray
+    size: int
+    cores: tuple[tuple[FloatArray, FloatArray], ...]
+    strip: tuple[FloatArray, FloatArray]
+
+
 @lru_cache(maxsize=4)
-def _grid(step: float) -> tuple[FloatArray, FloatArray, tuple[FloatArray, FloatArray], tuple[FloatArray, FloatArray]]:
-    """kappa = sinh t, d kappa, and the brackets at c = 1/3 and -1/3 on the tensor grid."""
+def _grid(step: float) -> _Grid:
     low, high = -math.asinh(_REACH), math.asinh(_REACH * _LARGEST)
     t = np.arange(round(low / step), round(high / step) + 1) * step
     kappa = np.sinh(t)
-    tables = []
+    size = int(np.count_nonzero(kappa <= _FAR))
+    near = kappa[:size]
+    # Symmetric under the exchange of the arguments: the upper triangle suffices.
+    row, column = np.triu_indices(size)
+    cores = []
     for c in (1 / 3, -1 / 3):
-        # Symmetric under the exchange of the arguments: the upper triangle suffices.
-        row, column = np.triu_indices(len(t))
-        square = np.empty((2, len(t), len(t)))
-        square[:, row, column] = square[:, column, row] = _bracket(kappa[row], kappa[column], c)
-        tables.append((square[0], square[1]))
-    return kappa, step * np.cosh(t), tables[0], tables[1]
+        square = np.empty((2, size, size))
+        square[:, row, column] = square[:, column, row] = _bracket(near[row], near[column], c)
+        cores.append((square[0], square[1]))
+    log_phi = log_ndtr(near)
+    strip = (3 * np.exp(-(near**2) - math.log(2 * math.pi) - log_phi), np.exp(log_phi) * log_phi)
+    return _Grid(kappa, step * np.cosh(t), size, tuple(cores), strip)
 
 
 def _integrals(ratio: float, step: float) -> tuple[float, float]:
@@ -68,16 +87,18 @@ def _integrals(ratio: float, step: float) -> tuple[float, float]:
             signal += float((weights * bracket).sum())
             entropy += float((weights * plogp).sum())
         return 4 / 3 * signal, 2 * entropy
-    kappa, measure, *tables = _grid(step)
-    kept = kappa <= _REACH * math.sqrt(ratio)
-    x, w = kappa[kept], measure[kept]
-    for c, (bracket, plogp) in zip((1 / 3, -1 / 3), tables, strict=True):
+    grid = _grid(step)
+    kept = int(np.count_nonzero(grid.kappa <= _REACH * math.sqrt(ratio)))
+    size = min(kept, grid.size)
+    x, w = grid.kappa[:size], grid.measure[:size]
+    y, v = grid.kappa[:kept], grid.measure[:kept]
+    for c, (bracket, plogp) in zip((1 / 3, -1 / 3), grid.cores, strict=True):
         scale = 1 / (2 * ratio * (1 - c * c))
-        density = np.exp(-scale * (x[:, None] ** 2 + x**2 - 2 * c * np.outer(x, x)))
-        density *= np.outer(w, w) * (math.sqrt(1 / (1 - c * c)) / (2 * math.pi * ratio))
-        size = len(x)
-        signal += float((density * bracket[:size, :size]).sum())
-        entropy += float((density * plogp[:size, :size]).sum())
+        density = np.exp(-scale * (x[:, None] ** 2 + y**2 - 2 * c * np.outer(x, y)))
+        density *= np.outer(w, v) * (math.sqrt(1 / (1 - c * c)) / (2 * math.pi * ratio))
+        core, far = density[:, :size], 2 * density[:, size:].sum(axis=1)
+        signal += float((core * bracket[:size, :size]).sum() + far @ grid.strip[0][:size])
+        entropy += float((core * plogp[:size, :size]).sum() + far @ grid.strip[1][:size])
     return 4 / 3 * signal, 2 * entropy
 
 

@@ -50,7 +50,7 @@ class RatioTable:
         return np.asarray(chebyshev.chebval(2 * _to_unit(ratio) - 1, self.potential))
 
 
-def build_table(rule: DirectRule, tolerance: float, method: str, sizes: tuple[int, ...] = (24, 48, 96)) -> RatioTable:
+def build_table(rule: DirectRule, tolerance: float, method: str, sizes: tuple[int, ...] = (48, 96)) -> RatioTable:
     """Interpolate H at Chebyshev points, doubling their number until the tail of the series is below ``tolerance``.
 
     For a rule with noise (``method="cubature"``) the first size is used: the error of the rule is then the larger one.
