@@ -35,19 +35,29 @@ _EXPORTS = {
     "Event": "aimtheory.dynamics",
     "Recovery": "aimtheory.dynamics",
     "recovery": "aimtheory.dynamics",
+    "recovery_diagram": "aimtheory.dynamics",
     "solve": "aimtheory.dynamics",
     "solve_to_digits": "aimtheory.dynamics",
     "truncation_study": "aimtheory.dynamics",
 }
-_MODULES = {"models": "aimtheory.model.library"}
+_MODULES = {
+    "bayes": "aimtheory.bayes",
+    "models": "aimtheory.model.library",
+    "population": "aimtheory.population",
+    "simulate": "aimtheory.simulate",
+}
 
 __all__ = ["__version__", *sorted([*_EXPORTS, *_MODULES])]
 
 if TYPE_CHECKING:
-    from aimtheory.dynamics import Trajectory as Trajectory
+    from aimtheory import bayes as bayes
+    from aimtheory import population as population
+    from aimtheory import simulate as simulate
     from aimtheory.dynamics import Event as Event
     from aimtheory.dynamics import Recovery as Recovery
+    from aimtheory.dynamics import Trajectory as Trajectory
     from aimtheory.dynamics import recovery as recovery
+    from aimtheory.dynamics import recovery_diagram as recovery_diagram
     from aimtheory.dynamics import solve as solve
     from aimtheory.dynamics import solve_to_digits as solve_to_digits
     from aimtheory.dynamics import truncation_study as truncation_study

@@ -8,6 +8,8 @@ from aimtheory.dynamics.high_precision import solve_to_digits as solve_to_digits
 from aimtheory.dynamics.integrate import Event as Event
 from aimtheory.dynamics.recovery import Recovery as Recovery
 from aimtheory.dynamics.recovery import recovery as recovery
+from aimtheory.dynamics.recovery_diagram import RecoveryDiagram as RecoveryDiagram
+from aimtheory.dynamics.recovery_diagram import recovery_diagram as recovery_diagram
 from aimtheory.dynamics.solve import solve as solve
 from aimtheory.dynamics.status import Status as Status
 from aimtheory.dynamics.trajectory import Trajectory as Trajectory
@@ -18,12 +20,14 @@ __all__ = [
     "Event",
     "PreciseTrajectory",
     "Recovery",
+    "RecoveryDiagram",
     "Status",
     "Trajectory",
     "TruncationStudy",
     "eigenvalue_solution",
     "first_moment",
     "recovery",
+    "recovery_diagram",
     "riccati_solution",
     "solve",
     "solve_to_digits",

@@ -80,8 +80,8 @@ class FastMean:
     ) -> FloatArray:
         """The end of the fast flow (28) from ``start`` (default m(0)) at frozen overlaps, (K,).
 
-        A start on an unstable critical point is moved off it (``kicked`` remembers). Raises ``AssumptionError`` when the
-        end is not attracting either.
+        A start on an unstable critical point is moved off it (``kicked`` remembers). Raises ``AssumptionError`` when
+        the end is not attracting either.
         """
         begin = (self.start if start is None else start)[self.trained]
         horizon = 40.0 / max(float(speeds[self.trained].min()), 1e-12)

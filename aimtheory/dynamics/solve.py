@@ -11,7 +11,7 @@ from numpy.typing import ArrayLike, NDArray
 from aimtheory.dynamics.coupling_values import CouplingValues, read_observables
 from aimtheory.dynamics.fast_mean import critical_points
 from aimtheory.dynamics.integrate import Event, Integration, Progress, check_times, integrate
-from aimtheory.dynamics.status import COMPLETE, EVENT, UNCHECKED, UNTRUSTED, Status
+from aimtheory.dynamics.status import COMPLETE, EVENT, INTERRUPTED, UNCHECKED, UNTRUSTED, Status
 from aimtheory.dynamics.trajectory import Trajectory
 from aimtheory.errors import InputError
 from aimtheory.hierarchy import Closure, closure, views
@@ -91,7 +91,7 @@ def solve(
     notes += result.notes
     if coarser is not None and coarser >= 2:
         checked = True
-        trusted_until = _compare(
+        trusted_until, stopped = _compare(
             model,
             chosen,
             coarser,
@@ -106,7 +106,9 @@ def solve(
             rtol,
             atol,
         )
-    code = result.code
+        if stopped:
+            notes.append("interrupted while degree M-2 was compared: trusted_until is as far as that went")
+    code = INTERRUPTED if checked and stopped else result.code
     reached = float(result.times[-1]) if len(result.times) else 0.0
     if system.is_exact:
         trusted_until = reached
@@ -233,8 +235,10 @@ def _compare(
     tolerance: float,
     rtol: float,
     atol: float,
-) -> float:
-    """Solve at the coarser degree on a finer grid; fill ``errors`` and return the time up to which both agree."""
+) -> tuple[float, bool]:
+    """Solve at the coarser degree on a finer grid and fill ``errors``: the time up to which both agree, and whether the
+    comparison was interrupted.
+    """
     lower = chosen.close(ClosureProblem(model, couplings.views, coarser, initial))
     readable = [name for name in names if _holds(lower, name, couplings)]
     grid = result.times
@@ -259,9 +263,10 @@ def _compare(
         inside = where < len(rough.times)
         errors[name][inside] = gap[where[inside]]
     bad = np.flatnonzero(~(worst <= tolerance))
+    stopped = rough.code == INTERRUPTED
     if len(bad):
-        return float(rough.times[bad[0] - 1]) if bad[0] else 0.0
-    return float(rough.times[-1]) if len(rough.times) else 0.0
+        return (float(rough.times[bad[0] - 1]) if bad[0] else 0.0), stopped
+    return (float(rough.times[-1]) if len(rough.times) else 0.0), stopped
 
 
 def _holds(system: ClosedSystem, name: str, couplings: CouplingValues) -> bool:

@@ -96,6 +96,10 @@ def save_trajectory(trajectory: Trajectory, path: str | Path, *, overwrite: bool
                 file.create_variable(
                     "dense/coefficients", ("step", "order", "state"), data=trajectory.dense.coefficients
                 )
+        # mkstemp makes private files; results get the permissions of any new file.
+        mask = os.umask(0)
+        os.umask(mask)
+        os.chmod(temporary, 0o666 & ~mask)
         os.replace(temporary, target)
     except BaseException:
         Path(temporary).unlink(missing_ok=True)

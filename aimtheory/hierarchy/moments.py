@@ -34,6 +34,10 @@ def check_degree(degree: object) -> int:
     return int(degree)
 
 
+_MOST_WORDS = 1 << 26
+"""Most words of one length that are enumerated: about a minute and 2 GiB."""
+
+
 @dataclass(frozen=True)
 class CouplingOperator:
     """The drift carried by one coupling: scale x (matrix mu + source), integers from words to words.
@@ -312,6 +316,15 @@ def derive(model: AttentionModel, degree: int, observables: Iterable[str | Word]
 
 def _all_words(seen: Views, degree: int, longest: int) -> tuple[Codes, ...]:
     """All canonical words of at most a degree, as sorted codes by length."""
+    rows = np.array([letter.rows for letter in seen.alphabet.letters])
+    columns = np.array([letter.columns for letter in seen.alphabet.letters])
+    follows = (columns[:, None] == rows[None, :]).astype(float)
+    count = float(np.trace(np.linalg.matrix_power(follows, longest)))
+    if count > _MOST_WORDS:
+        raise InputError(
+            f"degree = {degree} has {count:.2g} words of {longest} letters before equal traces are merged, above "
+            f"the {_MOST_WORDS:.2g} that are enumerated; lower the degree, or name the observables you need"
+        )
     result = []
     for length in range(1, longest + 1):
         codes = canonical_words(seen.alphabet, length)

@@ -10,7 +10,7 @@ from typing import Any
 import numpy as np
 import sympy as sp
 
-from aimtheory.dynamics import Trajectory, TruncationStudy
+from aimtheory.dynamics import Recovery, Trajectory, TruncationStudy
 from aimtheory.errors import InputError
 from aimtheory.hierarchy import MomentHierarchy
 from aimtheory.model import AttentionModel, toml
@@ -219,10 +219,40 @@ def _array(values: Any) -> np.ndarray:
     return np.array(values, dtype=np.float64)
 
 
+def recovery_record(report: Recovery) -> Record:
+    """Weak recovery: ``recovers``, ``velocity``, ``reason``, ``channels``, ``threshold`` (the level),
+    ``threshold_time``, ``samples``.
+    """
+    return {
+        "kind": "recovery",
+        **_model(report.model),
+        "parameterization": report.parameterization,
+        "pair": [index + 1 for index in report.pair],
+        "recovers": report.recovers,
+        "velocity": report.velocity,
+        "channels": dict(report.channels),
+        "mean": list(report.mean),
+        "reason": report.reason,
+        "vanishing": {
+            "verdict": report.vanishing.verdict,
+            "bound": report.vanishing.bound,
+            "expression": report.vanishing.expression,
+            "for_any_mean": report.vanishing.for_any_mean,
+        },
+        "threshold": report.level,
+        "threshold_time": report.threshold_time,
+        "horizon": report.horizon,
+        "samples": report.samples,
+        "scaling": report.scaling,
+        "contraction": report.contraction,
+    }
+
+
 __all__ = [
     "Record",
     "hierarchy_record",
     "read_record",
+    "recovery_record",
     "sgd_from_record",
     "sgd_record",
     "study_from_record",

@@ -234,3 +234,17 @@ def test_plot_draws_each_kind_of_result(run, tmp_path):
         assert path.read_bytes().startswith(b"\x89PNG")
     assert "run.png" in run("plot", nc)
     assert (tmp_path / "run.png").exists()
+
+
+def test_recovery_json_has_the_verdict(run, tmp_path):
+    record = strict(run("recovery", "direct-hermite2", "--json"))
+    assert record["recovers"] is False
+    assert record["velocity"] == 0
+    assert "no first-order signal" in record["reason"]
+    path = tmp_path / "verdict.json"
+    out = run("recovery", "tied-hermite2", "--degree", "5", "--dim", "400", "--learning-rate", "0.01", "-o", str(path))
+    assert "PSD symmetry breaking" in out
+    saved = strict(path.read_text())
+    assert saved["recovers"] is True
+    assert saved["sample_count"] == pytest.approx(saved["threshold_time"] * 400 / 0.04)
+    assert saved["threshold_time"] > 0

@@ -159,3 +159,36 @@ def test_bad_questions():
     flat = tied("linear", teacher=aim.Atomic([1]))
     with pytest.raises(aim.AssumptionError, match="nothing to recover"):
         aim.recovery(flat)
+
+
+def test_diagram_over_width_and_scale():
+    def build(width, trace):
+        return tied("linear", student=aim.Wishart(width, trace))
+
+    diagram = aim.recovery_diagram(
+        build, first=("width", [0.5, 2.0]), second=("trace", [0.5, 1.0, 2.0]), level=0.05, degree=3, follow=True
+    )
+    # Linear, L = 1: [grad Phi]_12 = -1, so the velocity is 2 t_1 p_22 = 2 t_1 whatever the width.
+    assert np.allclose(diagram.velocity, 2 * np.array([[0.5, 1.0, 2.0]] * 2))
+    assert (diagram.recovers == 1).all()
+    assert (np.diff(diagram.threshold_time, axis=1) < 0).all()
+    assert not diagram.failures
+
+
+def test_diagram_keeps_what_it_has():
+    calls = []
+
+    def build(x, y):
+        calls.append((x, y))
+        if len(calls) == 3:
+            raise KeyboardInterrupt
+        teacher = aim.Atomic([1]) if y > 1 else aim.Wishart(1)
+        return tied("linear", teacher=teacher)
+
+    diagram = aim.recovery_diagram(build, first=("x", [1, 2]), second=("y", [1, 2]))
+    assert np.isfinite(diagram.velocity[0, 0])
+    assert np.isnan(diagram.velocity[0, 1])
+    assert "nothing to recover" in diagram.failures[0][2]
+    assert "interrupted" in diagram.failures[1][2]
+    with pytest.raises(aim.InputError, match="finite numbers"):
+        aim.recovery_diagram(build, first=("x", []), second=("y", [1]))
