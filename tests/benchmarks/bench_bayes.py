@@ -3,8 +3,8 @@
 Run:  python -m pytest tests/benchmarks/bench_bayes.py -m "" --benchmark-columns=min,median
 
 The baseline is scaled down: a few points of its softmax curve, and a few hundred of its 25,000 Monte-Carlo samples an
-evaluation; times are extrapolated linearly in both, and in the number of damped iterations, which is counted. ``extra_info``
-holds the ratios. They are asserted, so that a slow change is noticed.
+evaluation; times are extrapolated linearly in both, and in the number of damped iterations, which is counted.
+``extra_info`` holds the ratios. They are asserted, so that a slow change is noticed.
 """
 
 import sys
@@ -18,7 +18,7 @@ from aimtheory.bayes import HardmaxChannel, SoftmaxChannel, StateEvolution, make
 from aimtheory.bayes.hardmax_two_tokens import _grid, two_token_table
 
 sys.path.insert(0, str(Path(__file__).parent / "baselines"))
-import fixed_point_state_evolution as published  # noqa: E402
+import fixed_point_state_evolution as published
 
 POINTS = 256
 ALPHAS = np.linspace(0.0, 0.1875, POINTS)
@@ -46,7 +46,8 @@ def test_softmax_curve(benchmark):
     ratio = baseline / benchmark.stats["min"]
     benchmark.extra_info.update(baseline_points=len(chosen), baseline_seconds_extrapolated=baseline, ratio=ratio)
     print(
-        f"\nsoftmax curve: {benchmark.stats['min'] * 1e3:.1f} ms, baseline {baseline:.0f} s (extrapolated), {ratio:.0f}x"
+        f"\nsoftmax curve: {benchmark.stats['min'] * 1e3:.1f} ms; baseline {baseline:.0f} s "
+        f"(extrapolated): {ratio:.0f}x"
     )
     assert np.allclose(slow, curve.mmse[chosen], atol=2e-3)
     assert benchmark.stats["min"] <= 0.05

@@ -1,9 +1,9 @@
 """The published way to Bayes-optimal curves, re-implemented from its description, as a baseline for speed.
 
 arXiv:2506.01582: at every alpha the overlap q is iterated with damping; each step computes the MMSE by adaptive scalar
-quadrature of the cubed density, the density at each point being the imaginary part of a root of the cubic for the Stieltjes
-transform; the hardmax channel is an average over Monte-Carlo samples of omega and y, each with a scalar bivariate normal
-distribution function. Written for clarity, with the same scalar calls; nothing in the package uses it.
+quadrature of the cubed density, the density at each point being the imaginary part of a root of the cubic for the
+Stieltjes transform; the hardmax channel is an average over Monte-Carlo samples of omega and y, each with a scalar
+bivariate normal distribution function. Nothing in the package uses it.
 """
 
 import numpy as np
