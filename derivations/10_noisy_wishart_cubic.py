@@ -5,8 +5,7 @@ Result. For S = W Wᵀ/√(rd) and R = S + √Δ Z the transform g(z) = tr (z �
     (Δ/√ρ) g³ − (z/√ρ + Δ) g² + (z + 1/√ρ − √ρ) g − 1 = 0,
 
 and the band edges are roots of its discriminant, a quartic in z. Free cumulants give the cubic; the library, which
-solves
-no cubic, must have its density on the imaginary part of a root and its bands at roots of the quartic.
+solves no cubic, must have its density on the imaginary part of a root and its bands at roots of the quartic.
 """
 
 from __future__ import annotations
@@ -96,8 +95,7 @@ def derive() -> Derivation:
                 "At an edge two roots $g$ meet: the discriminant in $g$, a quartic in $z$, vanishes. The "
                 "library's bands end "
                 "at its real roots, and its density is the imaginary part of a root, at $(\\rho, \\Delta) = "
-                "(1/2, 1/100)$, "
-                "where a narrow gap separates two bands, and at $(2, 1/10)$.",
+                "(1/2, 1/100)$, where a narrow gap separates two bands, and at $(2, 1/10)$.",
                 rf"\operatorname{{disc}}_g = {sp.latex(leading)} \, z^4 + \dots = 0",
             ),
         ),

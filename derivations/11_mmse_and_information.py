@@ -107,8 +107,7 @@ def derive() -> Derivation:
             ),
             Step(
                 "The optimal denoiser is $\\lambda \\mapsto \\lambda - 2 \\Delta h(\\lambda)$. With $\\int "
-                "\\lambda h f = "
-                "1/2$, by symmetry, and $\\operatorname{tr} R^2 = Q_0 + \\Delta$,",
+                "\\lambda h f = 1/2$, by symmetry, and $\\operatorname{tr} R^2 = Q_0 + \\Delta$,",
                 r"\operatorname{tr} \hat S^2 = Q_0 + \Delta - 2 \Delta + 4 \Delta^2 \int h^2 f",
             ),
             Step(
@@ -122,8 +121,7 @@ def derive() -> Derivation:
             ),
             Step(
                 "So the log-energy, whose gradient is $h$, grows at the rate $\\int h^2 f$, and the information "
-                "obeys the "
-                "relation of Guo, Shamai and Verdu.",
+                "obeys the relation of Guo, Shamai and Verdu.",
                 r"I = \frac12 \int\int \log|x - y| f f + \frac14 \log \hat q + \frac18, \qquad \frac{dI}{d\hat q} = "
                 r"\frac14 \mathrm{MMSE}",
             ),

@@ -127,14 +127,12 @@ def derive() -> Derivation:
         (
             Step(
                 "$\\log y_{ab} - \\log y_{aa} = \\beta (h_{ab} - h_{aa})$: since $h$ is symmetric, all "
-                "differences of forms "
-                "are seen, and only one common constant is lost.",
+                "differences of forms are seen, and only one common constant is lost.",
                 rf"K_T = 2 \operatorname{{rank}} A = 2 \left( \frac{{T(T+1)}}{{2}} - 1 \right) = {sp.latex(symbolic)}",
             ),
             Step(
                 "Given $\\omega$ the differences $u = A h$ are Gaussian with covariance $V A D A^\\top$, so "
-                "that $g = A^\\top "
-                "(V A D A^\\top)^{-1} (u - A \\omega)$, and $\\beta$ cancels.",
+                "that $g = A^\\top (V A D A^\\top)^{-1} (u - A \\omega)$, and $\\beta$ cancels.",
                 rf"\frac{{\hat q}}{{\alpha}} = 2 E \sum_{{a \le b}} D_{{ab}} g_{{ab}}^2 = {sp.latex(rate)}",
             ),
             Step(
@@ -143,8 +141,7 @@ def derive() -> Derivation:
             ),
             Step(
                 "The matrix is known once the equations are as many as the unknowns $(2\\rho - \\rho^2) d^2/2$, "
-                "for $\\rho "
-                "\\le 1$; this is also the limit of the curve at large $\\hat q$.",
+                "for $\\rho \\le 1$; this is also the limit of the curve at large $\\hat q$.",
                 rf"\alpha_{{\mathrm{{perfect}}}} = {sp.latex(sp.factor(perfect))}",
             ),
             Step(

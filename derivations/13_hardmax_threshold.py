@@ -1,13 +1,11 @@
 """13. The hardmax channel of two tokens and its exact weak-recovery threshold.
 
-Result. The answers s₁ = sign(h₁₁ − h₁₂), s₂ = sign(h₂₂ − h₁₂) have Z = Φ₂(κ₁, κ₂; s₁s₂/3), κ_a = s_a(ω_aa −
-ω₁₂)/√(3V), and for
-ρ → 0 the matrix is first seen at
+Result. The answers s₁ = sign(h₁₁ − h₁₂), s₂ = sign(h₂₂ − h₁₂) have Z = Φ₂(κ₁, κ₂; s₁s₂/3) with
+κ_a = s_a(ω_aa − ω₁₂)/√(3V), and for ρ → 0 the matrix is first seen at
 
     α/ρ = 1/(2E),  E = (16/p₊ + 8/p₋)/(24π),  p± = 1/4 ± asin(1/3)/(2π):  0.403410629037599304517470…
 
-The derivative ∂_aΦ₂ of the orthant probability enters E; the bivariate density in its place gives another, wrong,
-curve.
+The derivative ∂_aΦ₂ of the orthant probability enters E; the bivariate density in its place gives a wrong curve.
 """
 
 from __future__ import annotations
@@ -100,8 +98,7 @@ def derive() -> Derivation:
         (
             Step(
                 "The answer is the pair of signs of $h_{11} - h_{12}$ and $h_{22} - h_{12}$, whose covariance "
-                "given $\\omega$ "
-                "is",
+                "given $\\omega$ is",
                 sp.latex(covariance).replace("\\\\", "\\\\ ") + r", \qquad c = \frac{s_1 s_2}{3}",
             ),
             Step(
@@ -111,11 +108,9 @@ def derive() -> Derivation:
             ),
             Step(
                 "Its derivative has a distribution function as second factor; the gradient follows, with "
-                "$g_{12} = -(g_{11} + "
-                "g_{22})$.",
+                "$g_{12} = -(g_{11} + g_{22})$.",
                 r"\partial_1 \Phi_2 = \varphi(\kappa_1) \, \Phi\left( \frac{\kappa_2 - c \kappa_1}{\sqrt{1 - "
-                r"c^2}} \right), "
-                r"\qquad g_{aa} = \frac{s_a}{\sqrt{3V}} \frac{\partial_a \Phi_2}{\Phi_2}",
+                r"c^2}} \right), \qquad g_{aa} = \frac{s_a}{\sqrt{3V}} \frac{\partial_a \Phi_2}{\Phi_2}",
             ),
             Step(
                 "At $\\omega = 0$ Plackett's identity gives the probabilities,",
@@ -124,8 +119,7 @@ def derive() -> Derivation:
             Step(
                 "and the four answers add up to",
                 r"E = \sum_s Z \left( 2 g_{11}^2 + 2 g_{22}^2 + g_{12}^2 \right) = \frac{1}{24 \pi} \left( "
-                r"\frac{16}{p_+} + "
-                r"\frac{8}{p_-} \right)",
+                r"\frac{16}{p_+} + \frac{8}{p_-} \right)",
             ),
             Step(
                 "For $\\rho \\to 0$ the overlap leaves zero where $\\hat q = 2 \\alpha E$ reaches $\\rho$.",

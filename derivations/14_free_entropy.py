@@ -1,8 +1,7 @@
 """14. State evolution is the gradient of the free entropy ([B]).
 
-Result. f(q, q̂) = ψ_P(q̂) − q̂q/4 + αΨ_out(q) is stationary exactly at V = Q₀ − q = MMSE(q̂) and q̂ = 2αE
-Σ(1+δ_ab)g_ab².
-The first follows from dI/dq̂ = MMSE/4; the second from the heat equation of Z, for every channel.
+Result. f(q, q̂) = ψ_P(q̂) − q̂q/4 + αΨ_out(q) is stationary exactly at V = Q₀ − q = MMSE(q̂) and
+q̂ = 2αE Σ(1+δ_ab)g_ab². The first follows from dI/dq̂ = MMSE/4; the second from the heat equation of Z, for every channel.
 """
 
 from __future__ import annotations
@@ -123,8 +122,7 @@ def derive() -> Derivation:
                 "$Z$ is a Gaussian average over $h$: it obeys a heat equation in $V$, and the average over "
                 "$\\omega$ one in $q$.",
                 r"\partial_V Z = \frac12 \sum_{a \le b} D_{ab} \, \partial_{\omega_{ab}}^2 Z, \qquad "
-                r"\frac{d}{dq} E F = "
-                r"\frac12 E \sum_{a \le b} D_{ab} \, \partial_{\omega_{ab}}^2 F",
+                r"\frac{d}{dq} E F = \frac12 E \sum_{a \le b} D_{ab} \, \partial_{\omega_{ab}}^2 F",
             ),
             Step(
                 "With $V = Q_0 - q$ all terms with $\\log Z$ cancel, and the second equation is left.",
@@ -134,8 +132,7 @@ def derive() -> Derivation:
             Step(
                 "All solutions for all $\\alpha$ lie on one explicit curve, and those are stable where it rises.",
                 r"\alpha(\hat q) = \frac{\hat q}{F(q(\hat q))}, \qquad \frac{dq_{n+1}}{dq_n} = 1 - \frac{d \log "
-                r"\alpha}{d "
-                r"\log \hat q}",
+                r"\alpha}{d \log \hat q}",
             ),
             Step(
                 "For $\\rho \\to 0$ the same curve reads, with $t = \\rho/\\hat q$,",
