@@ -1,4 +1,4 @@
-"""Settings for every test: one BLAS thread a worker (results and timings do not depend on the machine's load), fixed Hypothesis seeds."""
+"""Settings for every test: one BLAS thread a worker, no display, fixed Hypothesis seeds."""
 
 import os
 

@@ -1,4 +1,4 @@
-"""The attention-indexed model: tokens, covariance, indices, factorizations, loss. The one input of theory and simulation."""
+"""The attention-indexed model: tokens, indices, factorizations, loss. The one input of theory and simulation."""
 
 from aimtheory.model.attention_model import AttentionIndex as AttentionIndex
 from aimtheory.model.attention_model import AttentionModel as AttentionModel

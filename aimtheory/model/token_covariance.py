@@ -39,7 +39,8 @@ def validate_token_covariance(matrix: ArrayLike, tokens: int) -> NDArray[np.floa
     smallest = float(np.linalg.eigvalsh(array)[0])
     if smallest < -1e-12 * max(1.0, np.abs(array).max()):
         raise InputError(
-            f"token_covariance is not positive semidefinite: its smallest eigenvalue is {smallest:.6g}; it must be at least 0"
+            f"token_covariance is not positive semidefinite: its smallest eigenvalue is {smallest:.6g}; "
+            "it must be at least 0"
         )
     return array
 
