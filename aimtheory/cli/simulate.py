@@ -1,4 +1,4 @@
-"""``aimtheory simulate``: a model trained at finite d."""
+"""``aimtheory simulate``: models trained and teachers learned at finite d."""
 
 from __future__ import annotations
 
@@ -16,6 +16,7 @@ from aimtheory.cli.options import (
     read_times,
 )
 from aimtheory.cli.session import INTERRUPTED_CODE, Session, suffix_of
+from aimtheory.cli.simulate_bayes import register_algorithms
 from aimtheory.errors import InputError
 
 
@@ -44,6 +45,7 @@ def register(subparsers: Subparsers) -> None:
     add_times(parser, "0:4:9")
     add_observables(parser)
     parser.set_defaults(run=run_sgd)
+    register_algorithms(algorithms)
 
 
 def run_sgd(arguments: argparse.Namespace, session: Session) -> int:

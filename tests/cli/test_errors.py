@@ -46,7 +46,7 @@ def fails(capsys, *arguments):
         (["simulate", "sgd", "tied-softmax", "--batch", "0"], "batch = 0"),
         (["simulate", "sgd", "tied-softmax", "--learning-rate", "nan"], "not a number"),
         (["simulate", "sgd", "tied-softmax", "--seed", "1", "--seeds", "1,2"], "not both"),
-        (["simulate", "amp", "tied-softmax"], "invalid choice: 'amp'"),
+        (["simulate", "annealing", "tied-softmax"], "invalid choice: 'annealing'"),
         (["models", "--show", "tied-sofmax"], "did you mean"),
         (["plot", "missing.nc"], "there is no file missing.nc"),
         (["solve"], "required: MODEL"),

@@ -1,0 +1,152 @@
+"""``aimtheory simulate amp`` and ``simulate gd``: algorithms that learn a teacher from a fixed data set."""
+
+from __future__ import annotations
+
+import argparse
+from pathlib import Path
+from typing import Any
+
+from aimtheory.cli.options import Subparsers, command, positive_float, read_integers
+from aimtheory.cli.session import INTERRUPTED_CODE, Session, suffix_of
+from aimtheory.errors import InputError
+
+_CHANNEL_OPTIONS = {
+    "softmax": ("inverse_temperature",),
+    "linear": ("noise",),
+    "sign": ("threshold",),
+    "hardmax": (),
+}
+
+
+def register_algorithms(algorithms: Subparsers) -> None:
+    """Add both commands to the group ``simulate``."""
+    parser = command(
+        algorithms,
+        "amp",
+        "learn a teacher by approximate message passing, beside the prediction of state evolution",
+        "  aimtheory simulate amp --channel softmax --tokens 2 --width 0.5 --alpha 0.1 --dim 200 --seeds 0,1,2",
+        output="save the run to FILE (.json)",
+    )
+    _add_common(parser)
+    parser.add_argument("--iterations", type=int, default=200, help="most iterations (default %(default)s)")
+    parser.add_argument("--damping", type=float, default=0.5, help="weight of the old omega (default %(default)s)")
+    parser.add_argument(
+        "--tolerance", type=positive_float, default=1e-5, help="undamped change at which to stop (default %(default)s)"
+    )
+    parser.add_argument("--dtype", choices=("float64", "float32"), default="float64", help="of tokens and products")
+    parser.set_defaults(run=run_amp)
+    parser = command(
+        algorithms,
+        "gd",
+        "learn a teacher by full-batch Adam, and average over initializations",
+        "  aimtheory simulate gd --channel softmax --tokens 2 --width 0.5 --alpha 0.1 --dim 100 --initializations 8",
+        output="save the run to FILE (.json)",
+    )
+    _add_common(parser)
+    parser.add_argument(
+        "--initializations", type=int, default=32, help="students to average over (default %(default)s)"
+    )
+    parser.add_argument("--steps", type=int, default=1000, help="Adam steps (default %(default)s)")
+    parser.add_argument("--learning-rate", type=positive_float, default=0.1, help="default %(default)s")
+    parser.add_argument("--dtype", choices=("float64", "float32"), default="float32", help="of tokens and products")
+    parser.set_defaults(run=run_gd)
+
+
+def _add_common(parser: argparse.ArgumentParser) -> None:
+    parser.add_argument("--channel", default="softmax", help="softmax, hardmax, linear or sign (default %(default)s)")
+    parser.add_argument("--tokens", type=int, default=2, help="tokens T a sample (default %(default)s)")
+    parser.add_argument("--width", required=True, help="width ratio rho = r/d of the teacher, such as 0.5 or 1/2")
+    parser.add_argument("--alpha", required=True, help="sample complexity n/d^2")
+    parser.add_argument("--dim", type=int, default=200, help="embedding dimension d (default %(default)s)")
+    parser.add_argument("--seed", type=int, help="one seed (default 0)")
+    parser.add_argument("--seeds", metavar="LIST", help="several seeds, such as 0,1,2 or 0..7")
+    parser.add_argument("--inverse-temperature", type=positive_float, help="of softmax (default 1)")
+    parser.add_argument("--noise", type=float, help="noise variance of the linear channel (default 0)")
+    parser.add_argument("--threshold", type=float, help="threshold of the sign channel (default 0)")
+    parser.add_argument(
+        "--memory-limit",
+        type=float,
+        default=4.0,
+        help="GiB of tokens kept; more are drawn anew at each pass (default %(default)s)",
+    )
+
+
+def _arguments(arguments: argparse.Namespace, session: Session) -> tuple[Path | None, dict[str, Any]]:
+    """Where to save, and the options both algorithms share."""
+    from aimtheory.scalars import to_scalar
+
+    target = session.target()
+    if target is not None:
+        suffix_of(target, (".json",))
+    if arguments.seed is not None and arguments.seeds is not None:
+        raise InputError("give --seed or --seeds, not both")
+    seeds = read_integers(arguments.seeds, "--seeds") if arguments.seeds is not None else [arguments.seed or 0]
+    shared: dict[str, Any] = {
+        "channel": arguments.channel,
+        "tokens": arguments.tokens,
+        "width": to_scalar(arguments.width, "--width"),
+        "alpha": float(to_scalar(arguments.alpha, "--alpha")),
+        "dim": arguments.dim,
+        "seeds": seeds,
+        "dtype": arguments.dtype,
+        "memory_limit": arguments.memory_limit,
+    }
+    allowed = _CHANNEL_OPTIONS.get(arguments.channel, ())
+    for name in ("inverse_temperature", "noise", "threshold"):
+        value = getattr(arguments, name)
+        if value is None:
+            continue
+        if name not in allowed:
+            raise InputError(f"--{name.replace('_', '-')} is not an option of the channel {arguments.channel!r}")
+        shared["thresholds" if name == "threshold" else name] = value
+    return target, shared
+
+
+def run_amp(arguments: argparse.Namespace, session: Session) -> int:
+    """Run AMP, print, save; a run cut short by Ctrl-C is saved too."""
+    target, shared = _arguments(arguments, session)
+
+    from aimtheory.report.algorithm_records import amp_record
+    from aimtheory.simulate import amp
+
+    result = amp(
+        **shared,
+        iterations=arguments.iterations,
+        damping=arguments.damping,
+        tolerance=arguments.tolerance,
+        progress=session.progress(f"AMP at d = {arguments.dim}"),
+    )
+    return _finish(result, amp_record(result), target, session)
+
+
+def run_gd(arguments: argparse.Namespace, session: Session) -> int:
+    """Run gradient descent, print, save; a run cut short by Ctrl-C is saved too."""
+    target, shared = _arguments(arguments, session)
+
+    from aimtheory.report.algorithm_records import gradient_descent_record
+    from aimtheory.simulate import gradient_descent
+
+    result = gradient_descent(
+        **shared,
+        initializations=arguments.initializations,
+        steps=arguments.steps,
+        learning_rate=arguments.learning_rate,
+        progress=session.progress(f"gradient descent at d = {arguments.dim}"),
+    )
+    return _finish(result, gradient_descent_record(result), target, session)
+
+
+def _finish(result: Any, record: dict[str, Any], target: Path | None, session: Session) -> int:
+    from aimtheory.report.export import to_json
+
+    if target is not None:
+        session.write_text(target, to_json(record))
+    session.say(repr(result))
+    session.say(result.table())
+    session.emit(record)
+    if not result.status.ok or result.status.notes:
+        session.remark(str(result.status))
+    return INTERRUPTED_CODE if result.status.code == "interrupted" else 0
+
+
+__all__ = ["register_algorithms", "run_amp", "run_gd"]
