@@ -84,7 +84,7 @@ class CouplingValues:
     def restart(self, mean: FloatArray | None = None) -> None:
         """Forget the branch of means followed so far: start at ``mean``, or let the fast flow find it."""
         if self.fast is not None:
-            self.fast.current = None if mean is None else np.asarray(mean, dtype=np.float64)
+            self.fast.restart(mean)
 
     def order_parameters(self, moments: Moments) -> OrderParameters:
         """The order parameters at a state: overlaps projected onto the cone, means slaved to them."""

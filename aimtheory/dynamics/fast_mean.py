@@ -25,6 +25,9 @@ _RESIDUAL = 1e-9
 zero.
 """
 
+_HALVINGS = 10
+"""A branch of means that cannot be followed over a step of the overlaps 2^10 times smaller has ended."""
+
 
 @dataclass(frozen=True)
 class CriticalPoint:
@@ -57,9 +60,15 @@ class FastMean:
         self.trained = np.flatnonzero(trained)
         self.start = start.astype(np.float64)
         self.current: FloatArray | None = None
+        self._overlaps: tuple[FloatArray, FloatArray] | None = None
         self.curvature = np.inf
         self.least_curvature = np.inf
         self.kicked = False
+
+    def restart(self, mean: FloatArray | None = None) -> None:
+        """Forget the branch followed so far: begin at ``mean``, (K,), or let the fast flow find it."""
+        self.current = None if mean is None else np.asarray(mean, dtype=np.float64)
+        self._overlaps = None
 
     def _full(self, trained: FloatArray) -> FloatArray:
         mean = self.start.copy()
@@ -98,8 +107,8 @@ class FastMean:
                 f"the fast flow of the means from m = {begin.tolist()} ends where Phi is not locally convex (curvature "
                 f"{self.curvature:.3g}); Theorem 3 asks for strong convexity at m*: start the means elsewhere"
             )
-        # A start on an unstable critical point, as m = 0 by symmetry: Tr S/sqrt(d) fluctuates by order one at any d and
-        # so leaves it. The positive side is taken.
+        # A start on an unstable critical point, as m = 0 by symmetry: Tr S/sqrt(d) fluctuates by O(d^{-1/2}) and so
+        # leaves it after a fast time of order log d. The positive side is taken.
         self.kicked = True
         _, directions = np.linalg.eigh(self.hessian(end[self.trained], q1, q2))
         direction = directions[:, 0] * (1.0 if directions[:, 0].sum() >= 0 else -1.0)
@@ -147,12 +156,33 @@ class FastMean:
         return self._full(m)
 
     def follow(self, q1: FloatArray, q2: FloatArray, speeds: Callable[[], FloatArray]) -> FloatArray:
-        """m*(q) on the branch of the last call, or at the end of the fast flow the first time."""
+        """m*(q) on the branch of the last call, or at the end of the fast flow the first time.
+
+        Overlaps far from the last ones are reached in halved steps along a straight line. Raises ``AssumptionError``
+        where the branch ends, that is where Phi ceases to be convex however small the step.
+        """
         if self.current is None:
             self.current = self.relax(q1, q2, speeds())
-        else:
+        elif self._overlaps is None:
             self.current = self._newton(self.current[self.trained], q1, q2)
+        else:
+            self.current = self._continue(self._overlaps, (q1, q2), _HALVINGS)
+        self._overlaps = (q1.copy(), q2.copy())
         return self.current
+
+    def _continue(
+        self, known: tuple[FloatArray, FloatArray], goal: tuple[FloatArray, FloatArray], halvings: int
+    ) -> FloatArray:
+        """Newton from the mean at ``known`` overlaps to the one at ``goal``, by way of the middle where it fails."""
+        assert self.current is not None
+        try:
+            return self._newton(self.current[self.trained], *goal)
+        except (AssumptionError, NumericsError) as error:
+            if halvings == 0:
+                raise AssumptionError(f"the attracting branch of the means ends here: {error}") from error
+        middle = ((known[0] + goal[0]) / 2, (known[1] + goal[1]) / 2)
+        self.current = self._continue(known, middle, halvings - 1)
+        return self._continue(middle, goal, halvings - 1)
 
 
 def critical_points(

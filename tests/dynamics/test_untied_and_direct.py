@@ -376,3 +376,22 @@ def test_the_untied_limit_from_matrix_flows():
     mean, error = values.mean(axis=0)[1:], values.std(axis=0, ddof=1)[1:] / np.sqrt(8)
     assert (error < 3e-3).all()
     assert (np.abs(mean - [0.204, 0.322, 0.396, 0.440, 0.467]) < 4 * error + 5e-4).all()
+
+
+def test_the_branch_of_the_mean_is_followed_over_a_wide_step():
+    """h_2, v_2 = m_2 = 1: at v_1 = .55 m* = .592; at v_1 = .3, c = .1 the slope m^3 - 1.1 m - .2 has its largest
+
+    root at 1.131. At .592 its curvature 3 m^2 - 1.1 is negative, so that one Newton step cannot reach m* = 1.131.
+    """
+    phi = potential(MeanSquaredError("hermite2"), 1)
+    fast = FastMean(phi, np.array([True, False]), np.array([0.5, 1.0]))
+    speeds = np.array([1.5, np.inf])
+    first = fast.follow(np.diag([0.55, 1.0]), np.zeros((2, 2)), lambda: speeds)
+    assert first[0] == pytest.approx(np.sqrt(2 - 3 * 0.55), rel=1e-8)
+    second = fast.follow(np.array([[0.3, 0.1], [0.1, 1.0]]), np.zeros((2, 2)), lambda: speeds)
+    assert second[0] == pytest.approx(max(np.roots([1, 0, -1.1, -0.2]).real), rel=1e-8)
+    # m^3 - .35 m + .2 has no positive root: the upper branch has ended, and it is said.
+    fast.restart()
+    fast.follow(np.diag([0.55, 1.0]), np.zeros((2, 2)), lambda: speeds)
+    with pytest.raises(aim.AssumptionError, match="branch of the means ends"):
+        fast.follow(np.array([[0.55, -0.1], [-0.1, 1.0]]), np.zeros((2, 2)), lambda: speeds)
