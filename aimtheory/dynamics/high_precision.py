@@ -11,12 +11,13 @@ import mpmath
 import numpy as np
 import sympy as sp
 
+from aimtheory.dynamics.taylor_integration import taylor_solution
 from aimtheory.errors import InputError, NumericsError
 from aimtheory.hierarchy import derive
 from aimtheory.hierarchy.initial_moments import initial_law
 from aimtheory.hierarchy.lambdified import lambdified_drift
-from aimtheory.hierarchy.moments import MomentHierarchy, check_degree
-from aimtheory.hierarchy.observables import OverlapReader, default_observables, named_observable
+from aimtheory.hierarchy.moments import MomentHierarchy, check_degree, moment_symbol
+from aimtheory.hierarchy.observables import OverlapReader, TracePolynomial, default_observables, named_observable
 from aimtheory.model import AttentionModel
 from aimtheory.population import potential
 from aimtheory.scalars import to_sympy
@@ -52,13 +53,16 @@ def solve_to_digits(
     times: Sequence[object],
     digits: int = 30,
     observables: Sequence[str] | None = None,
+    integrator: str = "extrapolation",
 ) -> PreciseTrajectory:
     """The zero-closed hierarchy of degree M solved to ``digits`` decimal digits ([D] (13)).
 
-    Initial moments are exact rationals from the laws, the gradients of the potential its symbolic closed form, time
-    steps are extrapolated (Gragg-Bulirsch-Stoer). The result is that of the *truncated* system: many digits of it say
-    nothing of the truncation error. Times may be text such as ``"1/10"``, to be exact. Raises ``InputError`` for a
-    potential without a closed form (softmax), for which ``solve`` gives double precision.
+    Initial moments are exact rationals from the laws and the gradients of the potential its symbolic closed form.
+    ``integrator`` is ``"extrapolation"`` (Gragg-Bulirsch-Stoer in mpmath) or ``"taylor"`` (the optional library
+    heyoka, faster at many digits). The result is that of the *truncated* system: many digits of it say nothing of the
+    truncation error. Times may be text such as ``"1/10"``, to be exact. Raises ``InputError`` for a potential without
+    a closed form (softmax), for which ``solve`` gives double precision, and ``NumericsError`` when the truncated
+    equations blow up.
 
     >>> import aimtheory as aim
     >>> run = solve_to_digits(aim.models.load("exact-linear"), degree=3, times=["1/10"], digits=40)
@@ -68,21 +72,23 @@ def solve_to_digits(
     degree = check_degree(degree)
     if isinstance(digits, bool) or not isinstance(digits, int) or not 1 <= digits <= 1000:
         raise InputError(f"digits = {digits!r} must be an integer from 1 to 1000")
-    names = tuple(
-        name for name in (default_observables(model) if observables is None else observables) if name != "loss"
-    )
+    if integrator not in ("extrapolation", "taylor"):
+        raise InputError(f"unknown integrator {integrator!r}; choose 'extrapolation' or 'taylor'")
+    chosen = default_observables(model) if observables is None else observables
+    names = tuple(name for name in chosen if name != "loss")
     hierarchy = derive(model, degree)
     with mpmath.workdps(digits + _GUARD_DIGITS):
         grid = [_number(t, f"times[{n}]") for n, t in enumerate(times)]
         if not grid or grid[0] < 0 or any(b <= a for a, b in pairwise(grid)):
             raise InputError(f"times = {list(times)} must increase from 0 or later")
         law = initial_law(model, hierarchy.views)
-        start = np.array(
-            [_number(law.moment([str(letter) for letter in word]), f"tr({word})") for word in hierarchy.words],
-            dtype=object,
-        )
-        drift = _right_hand_side(hierarchy)
-        states, error = _extrapolate(drift, start, grid, mpmath.mpf(10) ** -(digits + 3))
+        moments = [_number(law.moment([str(x) for x in word]), f"tr({word})") for word in hierarchy.words]
+        start = np.array(moments, dtype=object)
+        tolerance = mpmath.mpf(10) ** -(digits + 3)
+        if integrator == "taylor":
+            states, error = taylor_solution(_closed_equations(hierarchy), moments, grid), mpmath.eps
+        else:
+            states, error = _extrapolate(_right_hand_side(hierarchy), start, grid, tolerance)
         values = {name: tuple(_read(hierarchy, name, state) for state in states) for name in names}
     return PreciseTrajectory(model, degree, digits, tuple(grid), values, error)
 
@@ -96,7 +102,8 @@ def _number(value: object, name: str) -> Any:
     return sp.N(expression, mpmath.mp.dps + 5)._to_mpmath(mpmath.mp.prec)
 
 
-def _right_hand_side(hierarchy: MomentHierarchy) -> Callable[[np.ndarray], np.ndarray]:
+def _gradients(hierarchy: MomentHierarchy) -> tuple[list[sp.Expr], list[sp.Symbol], list[TracePolynomial]]:
+    """The couplings as expressions of the overlaps q_kl, those symbols, and the overlaps as trace polynomials."""
     model, views = hierarchy.model, hierarchy.views
     if not all(matrix.is_symmetric for matrix in views.matrices):
         raise InputError("solve_to_digits takes tied models; this model has attention matrices that are not symmetric")
@@ -109,15 +116,38 @@ def _right_hand_side(hierarchy: MomentHierarchy) -> Callable[[np.ndarray], np.nd
             f"the potential of {model.name} has no closed form, so its gradients have no arbitrary-precision value; "
             "use solve() for double precision, or a polynomial or erf activation"
         )
-    entries = [q[k, l] for k in range(count) for l in range(k, count)]
+    # The absolute values in closed forms are of 1 + variances, which are positive; their signs need not be kept.
+    value = value.replace(sp.Abs, lambda argument: argument)
+    pairs = [(k, l) for k in range(count) for l in range(k, count)]
     # [grad Phi]_kl is half the derivative by the shared off-diagonal variable.
     gradients = [
         sp.diff(value, q[c.k, c.l]) / (1 if c.k == c.l else 2) if c.kind != "decay" else to_sympy(model.weight_decay)
         for c in views.couplings
     ]
-    couplings = sp.lambdify(entries, gradients, modules="mpmath")
     reader = OverlapReader.of(views)
-    overlaps = [reader.plain[k][l] for k in range(count) for l in range(k, count)]
+    return gradients, [q[k, l] for k, l in pairs], [reader.plain[k][l] for k, l in pairs]
+
+
+def _closed_equations(hierarchy: MomentHierarchy) -> dict[sp.Symbol, sp.Expr]:
+    """d moment/dt of every word as an expression of the moments alone, words above the degree set to zero."""
+    gradients, symbols, overlaps = _gradients(hierarchy)
+    moments = {word: moment_symbol(word) for word in hierarchy.words}
+    values = {
+        symbol: sp.nsimplify(p.constant, rational=True)
+        + sum(sp.nsimplify(c, rational=True) * moments[w] for w, c in zip(p.words, p.coefficients, strict=True))
+        for symbol, p in zip(symbols, overlaps, strict=True)
+    }
+    known = {
+        c.symbol: gradient.subs(values, simultaneous=True)
+        for c, gradient in zip(hierarchy.views.couplings, gradients, strict=True)
+    }
+    missing = {moment_symbol(word): sp.S.Zero for word in hierarchy.missing}
+    return {moments[word]: rhs.xreplace(missing).xreplace(known) for word, rhs in hierarchy.equations.items()}
+
+
+def _right_hand_side(hierarchy: MomentHierarchy) -> Callable[[np.ndarray], np.ndarray]:
+    gradients, symbols, overlaps = _gradients(hierarchy)
+    couplings = sp.lambdify(symbols, gradients, modules="mpmath")
     rows = [[(hierarchy.index(w), c) for w, c in zip(p.words, p.coefficients, strict=True)] for p in overlaps]
     constants = [p.constant for p in overlaps]
     moments = lambdified_drift(hierarchy, "mpmath")

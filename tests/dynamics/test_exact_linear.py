@@ -1,5 +1,7 @@
 """The exactly solvable case of [D] D.3: closed forms against the flow, and the zero closure's divergence."""
 
+import sys
+
 import mpmath
 import numpy as np
 import pytest
@@ -190,6 +192,26 @@ def test_many_digits_agree_with_floats_and_with_more_digits():
     long = aim.solve_to_digits(model, degree=6, times=["1/50"], digits=35)
     assert abs(float(long["p_12"][0]) - floats["p_12"][0]) < 1e-11
     assert abs(long["p_12"][0] - short["p_12"][0]) < mpmath.mpf(10) ** -20
+
+
+@pytest.mark.parametrize(("name", "degree", "time"), [("tied-hermite2", 6, "1/50"), ("tied-erf", 4, "1/10")])
+def test_taylor_integration_agrees_with_extrapolation(name, degree, time):
+    pytest.importorskip("heyoka")
+    model = aim.models.load(name)
+    runs = [
+        aim.solve_to_digits(model, degree=degree, times=[time], digits=40, integrator=integrator)
+        for integrator in ("extrapolation", "taylor")
+    ]
+    with mpmath.workdps(50):
+        assert abs(runs[0]["p_12"][0] - runs[1]["p_12"][0]) < mpmath.mpf(10) ** -40
+
+
+def test_taylor_integration_asks_for_its_library(model, monkeypatch):
+    monkeypatch.setitem(sys.modules, "heyoka", None)
+    with pytest.raises(aim.InputError, match=r"aimtheory\[taylor\]"):
+        aim.solve_to_digits(model, degree=3, times=["1/10"], integrator="taylor")
+    with pytest.raises(aim.InputError, match="unknown integrator 'rk4'"):
+        aim.solve_to_digits(model, degree=3, times=["1/10"], integrator="rk4")
 
 
 def test_many_digits_refuses_what_it_cannot_do(model):
