@@ -12,7 +12,7 @@ from typing import NoReturn
 from aimtheory.cli.session import INTERRUPTED_CODE, Session
 from aimtheory.errors import AimTheoryError, InputError
 
-COMMANDS = ("demo", "derive", "solve", "truncation", "recovery", "simulate", "plot", "models")
+COMMANDS = ("demo", "derive", "solve", "truncation", "recovery", "bayes", "simulate", "plot", "models")
 """Modules of this package that define ``register(subparsers)``; a new command is a module and its name here."""
 
 _ERROR_CODE = 2

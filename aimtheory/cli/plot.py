@@ -13,7 +13,9 @@ from aimtheory.errors import InputError
 if TYPE_CHECKING:
     from matplotlib.figure import Figure
 
+    from aimtheory.bayes import PhaseDiagram
     from aimtheory.dynamics import Trajectory, TruncationStudy
+    from aimtheory.report import LearningCurve
     from aimtheory.simulate import SgdRun
 
 
@@ -22,14 +24,20 @@ def register(subparsers: Subparsers) -> None:
     parser = command(
         subparsers,
         "plot",
-        "draw saved results: a trajectory, several of them, a simulation over theory, a truncation study, a spectrum",
+        "draw saved results: trajectories, a simulation over theory, a truncation study, a spectrum, Bayes curves and "
+        "diagrams",
         "  aimtheory plot run.nc -o run.png\n"
         "  aimtheory plot run.nc sgd.json --observables p_12,t_1 -o comparison.png\n"
-        "  aimtheory plot run.nc sgd.json --spectrum 2 -o spectrum.png",
+        "  aimtheory plot run.nc sgd.json --spectrum 2 -o spectrum.png\n"
+        "  aimtheory plot softmax.json hardmax.json -o curves.png",
         output="the figure, .png .pdf or .svg (default: the first FILE with .png)",
     )
     parser.add_argument(
-        "files", nargs="+", metavar="FILE", help="trajectories (.nc), a simulation or a truncation study (.json)"
+        "files",
+        nargs="+",
+        metavar="FILE",
+        help="trajectories (.nc), a simulation or a truncation study (.json), "
+        "curves or a diagram of 'bayes' (.json, .nc)",
     )
     parser.add_argument("--observables", metavar="LIST", help="what to draw, separated by commas")
     parser.add_argument(
@@ -57,19 +65,29 @@ def run(arguments: argparse.Namespace, session: Session) -> int:
     return 0
 
 
-def read_result(path: Path) -> Trajectory | TruncationStudy | SgdRun:
+def read_result(path: Path) -> Trajectory | TruncationStudy | SgdRun | LearningCurve | PhaseDiagram:
     """A saved result; ``InputError`` for anything that is not one."""
     from aimtheory.dynamics import Trajectory
     from aimtheory.report.export import read_record, sgd_from_record, study_from_record
+    from aimtheory.report.learning_curve import CURVE, DIAGRAM, curve_from_record, diagram_from_record
+    from aimtheory.report.netcdf import load_netcdf
 
     if not path.is_file():
         raise InputError(f"there is no file {path}")
     if path.suffix.lower() != ".json":
-        return Trajectory.load(path)
-    try:
-        record = read_record(path.read_text(encoding="utf-8"), str(path))
-    except UnicodeDecodeError:
-        raise InputError(f"{path} is not text") from None
+        stored = load_netcdf(path)
+        if stored is None:
+            return Trajectory.load(path)
+        record = stored
+    else:
+        try:
+            record = read_record(path.read_text(encoding="utf-8"), str(path))
+        except UnicodeDecodeError:
+            raise InputError(f"{path} is not text") from None
+    if record["kind"] == CURVE:
+        return curve_from_record(record, str(path))
+    if record["kind"] == DIAGRAM:
+        return diagram_from_record(record, str(path))
     if record["kind"] == "truncation":
         return study_from_record(record, str(path))
     if record["kind"] == "sgd":
@@ -82,14 +100,28 @@ def read_result(path: Path) -> Trajectory | TruncationStudy | SgdRun:
 
 def draw(results: dict[str, Any], arguments: argparse.Namespace) -> Figure:
     """The figure that fits the results."""
+    from aimtheory.bayes import PhaseDiagram
     from aimtheory.dynamics import Trajectory, TruncationStudy
-    from aimtheory.report import comparison_plot, trajectory_plot, truncation_plot
+    from aimtheory.report import (
+        LearningCurve,
+        comparison_plot,
+        mmse_plot,
+        phase_diagram_plot,
+        trajectory_plot,
+        truncation_plot,
+    )
     from aimtheory.simulate import SgdRun
 
     names = read_names(arguments.observables)
     runs = {path: item for path, item in results.items() if isinstance(item, Trajectory)}
     simulations = [item for item in results.values() if isinstance(item, SgdRun)]
     studies = [item for item in results.values() if isinstance(item, TruncationStudy)]
+    learning = [item for item in results.values() if isinstance(item, LearningCurve)]
+    diagrams = [item for item in results.values() if isinstance(item, PhaseDiagram)]
+    if learning or diagrams:
+        if len(learning) < len(results) and len(results) > 1:
+            raise InputError("Bayes curves are drawn with each other only, and a diagram alone; give these files apart")
+        return mmse_plot(learning) if learning else phase_diagram_plot(diagrams[0])
     if studies:
         if len(results) > 1:
             raise InputError("a truncation study is drawn alone; give one file")

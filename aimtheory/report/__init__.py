@@ -4,6 +4,10 @@ from aimtheory.report.comparison_plot import comparison_plot as comparison_plot
 from aimtheory.report.export import to_json as to_json
 from aimtheory.report.graph_plot import graph_plot as graph_plot
 from aimtheory.report.latex import derivation_latex as derivation_latex
+from aimtheory.report.learning_curve import LearningCurve as LearningCurve
+from aimtheory.report.mmse_plot import MeasuredPoints as MeasuredPoints
+from aimtheory.report.mmse_plot import mmse_plot as mmse_plot
+from aimtheory.report.phase_diagram_plot import phase_diagram_plot as phase_diagram_plot
 from aimtheory.report.python_source import python_source as python_source
 from aimtheory.report.spectrum_plot import spectrum_plot as spectrum_plot
 from aimtheory.report.style import save_figure as save_figure
@@ -11,9 +15,13 @@ from aimtheory.report.trajectory_plot import trajectory_plot as trajectory_plot
 from aimtheory.report.truncation_plot import truncation_plot as truncation_plot
 
 __all__ = [
+    "LearningCurve",
+    "MeasuredPoints",
     "comparison_plot",
     "derivation_latex",
     "graph_plot",
+    "mmse_plot",
+    "phase_diagram_plot",
     "python_source",
     "save_figure",
     "spectrum_plot",

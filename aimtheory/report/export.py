@@ -14,10 +14,14 @@ from aimtheory.dynamics import Recovery, Trajectory, TruncationStudy
 from aimtheory.errors import InputError
 from aimtheory.hierarchy import MomentHierarchy
 from aimtheory.model import AttentionModel, toml
+from aimtheory.report.learning_curve import CURVE, DIAGRAM, THRESHOLD
 from aimtheory.simulate import RunStatus, SgdRun
 from aimtheory.words import trace_name
 
 Record = dict[str, Any]
+
+KINDS = ("derivation", "trajectory", "truncation", "recovery", "sgd", CURVE, DIAGRAM, THRESHOLD)
+"""Records are told apart by their key ``kind``."""
 
 
 def to_json(record: Mapping[str, Any]) -> str:
@@ -150,10 +154,8 @@ def read_record(text: str, source: str = "the file") -> Record:
         record = json.loads(text)
     except (json.JSONDecodeError, RecursionError) as error:
         raise InputError(f"{source} is not JSON: {error}") from None
-    if not isinstance(record, dict) or record.get("kind") not in ("derivation", "trajectory", "truncation", "sgd"):
-        raise InputError(
-            f"{source} is not a result of aimtheory: its key 'kind' is not derivation, trajectory, truncation or sgd"
-        )
+    if not isinstance(record, dict) or record.get("kind") not in KINDS:
+        raise InputError(f"{source} is not a result of aimtheory: its key 'kind' is none of {', '.join(KINDS)}")
     return record
 
 
@@ -249,6 +251,7 @@ def recovery_record(report: Recovery) -> Record:
 
 
 __all__ = [
+    "KINDS",
     "Record",
     "hierarchy_record",
     "read_record",
