@@ -1,11 +1,13 @@
-"""8. Weak recovery of untied and direct attention (Corollaries 4 and 7; (42), (48), (916)-(922) of [D], arXiv:2609.03858).
+"""8. Weak recovery of untied and of direct attention (Corollaries 4 and 7 of [D], arXiv:2609.03858).
+
+Equations (42), (48) and (916)-(922).
 
 Result. Untied, student free from the teacher, m at m*:
 
     dq_12/dtau = -2 (t^A + t^B) Q_2 g_12,   Q_2 = [[q1_22, q2_22], [q2_22, q1_22]];
 
-direct, t_1 = p_12 = 0: dp+-_12/dt = -2 g+- a+-. Where the cross-gradients vanish on the whole uninformative manifold the
-flow stays on it. Equations come from the library's hierarchy; freeness and traces are worked out here.
+direct, t_1 = p_12 = 0: dp+-_12/dt = -2 g+- a+-. Where the cross-gradients vanish on the whole uninformative manifold
+the flow stays on it. Equations come from the library's hierarchy; freeness and traces are worked out here.
 """
 
 from __future__ import annotations
@@ -300,7 +302,8 @@ def derive() -> Derivation:
                 "give one velocity a channel, $a_\\pm$ the strengths of the teacher's traceless symmetric and skew "
                 "parts (Corollary 7).",
                 r"\frac{dp^\pm_{12}}{dt}\bigg|_0 = -2g_\pm a_\pm,\qquad "
-                r"g_\pm = [\nabla_\Omega\Phi]_{12} \pm [\nabla_\Psi\Phi]_{12},\qquad \frac{dt_1}{dt}\bigg|_0 = -2g_+t_2",
+                r"g_\pm = [\nabla_\Omega\Phi]_{12} \pm [\nabla_\Psi\Phi]_{12},\qquad "
+                r"\frac{dt_1}{dt}\bigg|_0 = -2g_+t_2",
             ),
             Step(
                 "For $L = 1$ centred forms have $m = 0$, so that $h_2$ and $h_3$, with $E\\,h_n'(Z) = 0$ at unit "

@@ -1,8 +1,8 @@
 """9. Low-rank adaptation, S = S_0 + U V^T: a factorization beyond the papers, by the same three steps.
 
-Result. The gradient by S is the same for every factorization; its pull-back to the parameters changes. Trained S_0 moves
-along the gradient itself, as under direct optimization, U and V as untied attention; a frozen S_0 enters the gradient
-alone. The mean m = Tr S/sqrt(d) relaxes at the speed t^A + t^B, plus 1 when S_0 is trained, and the bias changes with
+Result. The gradient by S is the same for every factorization; its pull-back to the parameters changes. A trained S_0
+moves along the gradient itself, as under direct optimization, U and V as in untied attention; a frozen S_0 enters the
+gradient alone. The mean m = Tr S/sqrt(d) relaxes at the speed t^A + t^B, plus 1 when S_0 is trained, and the bias changes with
 it. Dropping S_0 gives derivation 5 back, dropping U and V the direct flow with a mean.
 """
 
@@ -129,7 +129,7 @@ def against_the_library(frozen: bool, degree: int) -> int:
 
 
 def special_cases() -> None:
-    """Without S_0 the words of U, V and the teacher follow the untied equations; without U and V S_0 the direct ones."""
+    """Without S_0, U and V follow the untied equations; without U and V, S_0 follows the direct ones."""
 
     def without(term: Polynomial, *names: str) -> Polynomial:
         return {word: value for word, value in term.items() if not any(name in names for name, _ in word)}
@@ -201,9 +201,8 @@ def derive(degree: int = 3) -> Derivation:
             Step(
                 "$S_1 = S_0 + UV^\\top$ with $U, V \\in \\mathbb R^{d\\times r}$, one teacher $S_2$. The forms see "
                 "$S_1$ alone, so the potential and the gradient by $S_1$ are those of derivation 5:",
-                r"G = d\,\frac{\partial\Phi}{\partial S_1} = \sqrt d\,\frac{\partial\Phi}{\partial m_1} + 2H,\qquad H = "
-                + sum_lr
-                + r" S_l^{(r)}",
+                r"G = d\,\frac{\partial\Phi}{\partial S_1} = \sqrt d\,\frac{\partial\Phi}{\partial m_1} + 2H,"
+                r"\qquad H = " + sum_lr + r" S_l^{(r)}",
             ),
             Step(
                 "Pulled back to the parameters (verified entry by entry), with $\\beta = "
@@ -214,8 +213,8 @@ def derive(degree: int = 3) -> Derivation:
             ),
             Step(
                 f"The library's hierarchy agrees for all {words[0]} words up to degree {degree} in $S_0$, $M = "
-                "UV^\\top$, $A = UU^\\top$, $B = VV^\\top$ and the teacher, frozen and trained. Without $S_0$ it is the "
-                "untied hierarchy, without $U$ and $V$ the direct one. For instance, $S_0$ frozen:",
+                "UV^\\top$, $A = UU^\\top$, $B = VV^\\top$ and the teacher, frozen and trained. Without $S_0$ it is "
+                "the untied hierarchy, without $U$ and $V$ the direct one. For instance, $S_0$ frozen:",
                 f"{left} = {right}",
             ),
             Step(

@@ -28,14 +28,17 @@ def matrix(name: str, *, symmetric: bool = False) -> Polynomial:
     return {((name, "=" if symmetric else ""),): sp.S.One}
 
 
+def _collect(pairs: Iterable[tuple[Product, sp.Expr]]) -> Polynomial:
+    values: dict[Product, list[sp.Expr]] = {}
+    for word, value in pairs:
+        values.setdefault(word, []).append(value)
+    sums = {word: sp.expand(sp.Add(*parts)) for word, parts in values.items()}
+    return {word: value for word, value in sums.items() if value != 0}
+
+
 def plus(*terms: Polynomial) -> Polynomial:
     """The sum, terms that cancel dropped."""
-    total: dict[Product, sp.Expr] = {}
-    for term in terms:
-        for product, value in term.items():
-            total[product] = total.get(product, sp.S.Zero) + value
-    expanded = {product: sp.expand(value) for product, value in total.items()}
-    return {product: value for product, value in expanded.items() if value != 0}
+    return _collect(pair for term in terms for pair in term.items())
 
 
 def times(scalar: Any, term: Polynomial) -> Polynomial:
@@ -47,9 +50,7 @@ def product(*factors: Polynomial) -> Polynomial:
     """The noncommutative product."""
     result = ONE
     for factor in factors:
-        result = plus(
-            *({left + right: a * b} for left, a in result.items() for right, b in factor.items())  # one dict a term
-        )
+        result = _collect((left + right, a * b) for left, a in result.items() for right, b in factor.items())
     return result
 
 
@@ -66,18 +67,18 @@ def canonical(word: Product) -> Product:
 
 def trace(term: Polynomial) -> Polynomial:
     """tr of a polynomial, as a combination of canonical products."""
-    return plus(*({canonical(p): value} for p, value in term.items()))
+    return _collect((canonical(p), value) for p, value in term.items())
 
 
 def along(term: Polynomial, velocity: Mapping[str, Polynomial]) -> Polynomial:
     """The derivative along a flow by the Leibniz rule; letters without a velocity are constant."""
-    parts: list[Polynomial] = []
+    pairs: list[tuple[Product, sp.Expr]] = []
     for word, value in term.items():
         for position, (name, mark) in enumerate(word):
             if name in velocity:
                 change = transpose(velocity[name]) if mark == "^T" else velocity[name]
-                parts.append(product({word[:position]: value}, change, {word[position + 1 :]: sp.S.One}))
-    return plus(*parts)
+                pairs += [(word[:position] + p + word[position + 1 :], value * v) for p, v in change.items()]
+    return _collect(pairs)
 
 
 def of_library(letters: Iterable[Any]) -> Product:
