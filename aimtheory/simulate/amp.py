@@ -56,6 +56,9 @@ _ROUNDING = 1e3
 _NISHIMORI_LIMIT = 20.0
 """|m - q| d / Q0 above which a note is made."""
 
+_BLIND = 1e-12
+"""qhat Q0 up to which the output is taken to say nothing."""
+
 _WINDOW = 10
 """Iterations over which a plateau is judged."""
 
@@ -72,7 +75,7 @@ class AmpState:
     With ``damping`` c, omega and the V that enters the channel are c old + (1 - c) new: the fixed point is the same.
     ``estimates`` S_hat has shape (count, d, d), ``variance`` V and ``qhat`` shape (count,), ``omega`` and ``gradient``
     shape (n, count, P). ``change`` is the root mean square over samples of (new omega - old omega)/sqrt(D Q0), new
-    omega taken before damping.
+    omega taken before damping; infinite before the second iteration.
     """
 
     def __init__(
@@ -137,8 +140,8 @@ class AmpState:
         fresh = np.empty_like(self.estimates)
         variance = np.empty_like(self.variance)
         for k, prior in enumerate(self.priors):
-            if qhat[k] == 0:
-                # The output says nothing yet: the posterior is the prior.
+            if qhat[k] * self.second_moment[k] <= _BLIND:
+                # The output says nothing yet, up to rounding: the posterior is the prior.
                 fresh[k] = prior.mean * np.eye(dim)
                 variance[k] = prior.second_moment - prior.mean_square
                 continue
@@ -151,7 +154,8 @@ class AmpState:
         if not (np.isfinite(fresh).all() and np.all(variance > 0)):
             return False
         self.estimates, self.variance, self.used_variance, self.qhat = fresh, variance, used, qhat
-        self.change = math.sqrt(moved / (samples * count * self.channel.pairs))
+        if self._started:
+            self.change = math.sqrt(moved / (samples * count * self.channel.pairs))
         self._started = True
         return True
 

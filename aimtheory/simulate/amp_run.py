@@ -99,7 +99,7 @@ class AmpRun:
         return np.asarray(self.values["overlap"] - self.values["self_overlap"])
 
     def table(self) -> str:
-        """Measured overlap and error with standard errors beside the predicted ones, every tenth iteration after ten."""
+        """Measured overlap and error beside the predicted ones; after ten iterations every tenth."""
         if self.channel.indices > 1:
             return "\n".join(
                 f"matrix {k + 1}: mse {m:.6f} +- {e:.1e}, theory {t:.6f}"
