@@ -10,6 +10,7 @@ from aimtheory.errors import InputError, NumericsError
 from aimtheory.hierarchy.moments import MomentHierarchy
 from aimtheory.hierarchy.views import Views
 from aimtheory.model import EMBEDDING, AttentionModel, LetterLaws
+from aimtheory.population import check_extensive_rank
 from aimtheory.spectra import (
     FockFamily,
     FockLetter,
@@ -20,6 +21,7 @@ from aimtheory.spectra import (
     MatrixFamily,
     SpectralLaw,
     Wishart,
+    extensive_rank_limit,
 )
 from aimtheory.words import Letter
 
@@ -172,7 +174,21 @@ def joint_law(model: AttentionModel, views: Views, initial: JointLaw | Parameter
         return initial_law(model, views)
     law = initial if isinstance(initial, JointLaw) else matrix_family(views, initial)
     check_letters(law, views)
+    if isinstance(law, MatrixFamily):
+        check_given_matrices(views, {letter: law.matrix(str(letter)) for letter in views.alphabet.letters})
     return law
+
+
+def check_given_matrices(views: Views, matrices: Mapping[Letter, np.ndarray]) -> None:
+    """Raise ``AssumptionError`` when a given attention matrix is close to finite rank (Assumption 1.1 of [D]).
+
+    Only self-adjoint views are looked at, and only those that are an attention matrix by themselves.
+    """
+    alone = {word.letters[0] for S in views.matrices for word, _ in S if len(word) == 1 and len(S) == 1}
+    for letter, matrix in matrices.items():
+        if letter in alone and letter.symmetric and matrix.any():
+            spectrum = np.linalg.eigvalsh(matrix)
+            check_extensive_rank(spectrum, limit=extensive_rank_limit(len(matrix)), name=str(letter))
 
 
 def initial_moments(hierarchy: MomentHierarchy, law: JointLaw | ParameterMatrices | None = None) -> np.ndarray:
@@ -201,6 +217,7 @@ def check_letters(law: JointLaw, views: Views) -> None:
 
 __all__ = [
     "ParameterMatrices",
+    "check_given_matrices",
     "check_letters",
     "check_parameters",
     "fock_quiver",

@@ -21,7 +21,7 @@ from aimtheory.model.factorization import (
 )
 from aimtheory.model.token_covariance import validate_token_covariance
 from aimtheory.scalars import Scalar, to_scalar
-from aimtheory.spectra import Ginibre, SpectralLaw
+from aimtheory.spectra import Empirical, Ginibre, SpectralLaw
 from aimtheory.words import Letter
 
 if TYPE_CHECKING:
@@ -107,6 +107,9 @@ class AttentionModel:
             )
         if self.loss.tokens is not None and self.loss.tokens != self.tokens:
             raise InputError(f"the loss is written for {self.loss.tokens} tokens but the model has {self.tokens}")
+        for index in self.indices:
+            if isinstance(index.law, Empirical):
+                index.law.check_extensive_rank()
         self._check_means()
 
     def _check_means(self) -> None:

@@ -14,6 +14,7 @@ from aimtheory.model import EMBEDDING, AttentionModel
 from aimtheory.population import check_extensive_rank
 from aimtheory.simulate.attention_forms import AttentionForms, AttentionMatrix, evaluate
 from aimtheory.simulate.gaussian_tokens import FloatArray
+from aimtheory.spectra import extensive_rank_limit
 from aimtheory.words import Letter, Polynomial
 
 Matrices = dict[str, NDArray[np.float64]]
@@ -92,7 +93,7 @@ def extensive_ranks(model: AttentionModel, parameters: Matrices, dim: int) -> di
     Assumption 1.1 of [D] asks that the ratio tends to 0. Raises ``AssumptionError`` above max(1/2, 4/sqrt(d)): less
     than 4 effective directions, unless d is so small that matrices of extensive rank have no more (MP has sqrt(8/d)).
     """
-    limit = max(0.5, 4 / np.sqrt(dim))
+    limit = extensive_rank_limit(dim)
     found = {}
     for index in model.indices:
         name = index.factorization.name

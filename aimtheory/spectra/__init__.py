@@ -4,7 +4,7 @@ from aimtheory.spectra.arbitrary_precision import mmse_digits, mutual_informatio
 from aimtheory.spectra.atomic import Atomic
 from aimtheory.spectra.band_quadrature import BandQuadrature
 from aimtheory.spectra.denoising import denoise, denoise_matrix, mmse, mutual_information
-from aimtheory.spectra.empirical import Empirical
+from aimtheory.spectra.empirical import Empirical, extensive_rank_limit
 from aimtheory.spectra.fock_family import FockFamily
 from aimtheory.spectra.fock_space import FockLetter, FockOperators, fock_operators
 from aimtheory.spectra.free_product import CompressedOperators, FreeFamily
@@ -44,6 +44,7 @@ __all__ = [
     "check_realizable",
     "denoise",
     "denoise_matrix",
+    "extensive_rank_limit",
     "fock_operators",
     "gram_matrix",
     "mmse",

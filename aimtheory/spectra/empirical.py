@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import math
 from dataclasses import dataclass, field
 
 import numpy as np
@@ -19,6 +20,11 @@ from aimtheory.spectra.law import (
     jacobi_of_atoms,
     rotate,
 )
+
+
+def extensive_rank_limit(dim: int) -> float:
+    """The largest ||S||_op/||S||_F that passes for extensive rank at dimension d: max(1/2, 4/sqrt(d))."""
+    return max(0.5, 4 / math.sqrt(dim))
 
 
 @dataclass(frozen=True, repr=False)
@@ -79,8 +85,13 @@ class Empirical(SpectralLaw):
         """``||S||_op / ||S||_F``, between 1/sqrt(d) and 1; the theory asks that it vanish with d."""
         return float(np.max(np.abs(self._values)) / np.linalg.norm(self._values))
 
-    def check_extensive_rank(self, limit: float = 0.5) -> None:
-        """Raise ``AssumptionError`` when ``operator_ratio`` exceeds ``limit``: one direction dominates the matrix."""
+    def check_extensive_rank(self, limit: float | None = None) -> None:
+        """Raise ``AssumptionError`` when ``operator_ratio`` exceeds ``limit``: one direction dominates the matrix.
+
+        The default limit is max(1/2, 4/sqrt(d)): less than four effective directions, unless d is so small that spectra
+        of extensive rank have no more (Marchenko-Pastur has sqrt(8/d)).
+        """
+        limit = extensive_rank_limit(len(self._values)) if limit is None else limit
         ratio = self.operator_ratio
         if ratio > limit:
             raise AssumptionError(
@@ -131,4 +142,4 @@ class Empirical(SpectralLaw):
         return rotate(self._values[index], rng)
 
 
-__all__ = ["Empirical"]
+__all__ = ["Empirical", "extensive_rank_limit"]

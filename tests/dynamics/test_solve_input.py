@@ -85,6 +85,24 @@ def test_unrealizable_initial_moments_are_refused(model):
         aim.solve(model, degree=2, closure="zero", times=[0, 0.01], initial=JointMoments(words))
 
 
+def test_teacher_of_finite_rank_is_refused(model):
+    rng = np.random.default_rng(0)
+    student, spike = rng.standard_normal((100, 100)) / 10, np.zeros((100, 100))
+    spike[:2, :2] = np.eye(2)
+    initial = MatrixFamily({"S1": student @ student.T, "S2": spike})
+    for closure in ("zero", "matrix"):
+        with pytest.raises(aim.AssumptionError, match=r"S2 has .*Assumption 1.1"):
+            aim.solve(model, degree=3, closure=closure, times=[0, 0.01], initial=initial)
+    with pytest.raises(aim.AssumptionError, match="finite rank"):
+        aim.AttentionModel.teacher_student(
+            tokens=1,
+            activation="linear",
+            parameterization="tied",
+            student=aim.Wishart(1),
+            teacher=aim.Empirical([1.0] + [0.0] * 99),
+        )
+
+
 def test_initial_law_with_other_letters(model):
     matrix = np.eye(3)
     with pytest.raises(aim.InputError, match="needs S1, S2"):

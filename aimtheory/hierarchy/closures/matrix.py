@@ -10,7 +10,12 @@ import numpy as np
 
 from aimtheory.errors import InputError
 from aimtheory.hierarchy.closed_system import Closure, ClosureProblem, FloatArray
-from aimtheory.hierarchy.initial_moments import check_letters, check_parameters, matrix_views
+from aimtheory.hierarchy.initial_moments import (
+    check_given_matrices,
+    check_letters,
+    check_parameters,
+    matrix_views,
+)
 from aimtheory.hierarchy.operator_flow import Level, OperatorSystem
 from aimtheory.model import EMBEDDING
 from aimtheory.spectra import MatrixFamily
@@ -49,6 +54,7 @@ class Matrix(Closure):
         if isinstance(problem.initial, MatrixFamily):
             check_letters(problem.initial, views)
             family = {letter: problem.initial.matrix(str(letter)) for letter in views.alphabet.letters}
+            check_given_matrices(views, family)
             return self._system(problem, Level.of_views(views), family)
         if problem.initial is None:
             sampled = problem.model.sample(self.dim, np.random.default_rng(self.seed))
@@ -63,7 +69,10 @@ class Matrix(Closure):
         if len(views.flow.drift) < len(views.drift):
             matrices = {letter: parameters[letter.name] for letter in views.parameters}
             return self._system(problem, Level.of_parameters(views), matrices)
-        return self._system(problem, Level.of_views(views), matrix_views(views, parameters))
+        matrices = matrix_views(views, parameters)
+        if problem.initial is not None:
+            check_given_matrices(views, matrices)
+        return self._system(problem, Level.of_views(views), matrices)
 
     @staticmethod
     def _system(problem: ClosureProblem, level: Level, matrices: Mapping[Letter, np.ndarray]) -> OperatorSystem:
