@@ -1,7 +1,8 @@
 """14. State evolution is the gradient of the free entropy ([B]).
 
 Result. f(q, q̂) = ψ_P(q̂) − q̂q/4 + αΨ_out(q) is stationary exactly at V = Q₀ − q = MMSE(q̂) and
-q̂ = 2αE Σ(1+δ_ab)g_ab². The first follows from dI/dq̂ = MMSE/4; the second from the heat equation of Z, for every channel.
+q̂ = 2αE Σ(1+δ_ab)g_ab². The first follows from dI/dq̂ = MMSE/4, the second from the heat equation of Z,
+for every channel.
 """
 
 from __future__ import annotations

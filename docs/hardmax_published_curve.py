@@ -28,7 +28,7 @@ BO_ExtensiveRankAttention); computed there with Monte-Carlo averages, uncertain 
 
 
 def density_signal(ratio: float, step: float = 0.0625) -> float:
-    """G(r) when phi_2(kappa_1, kappa_2; c) stands where d Phi_2/d kappa_a belongs: g_aa = s_a phi_2/(Phi_2 sqrt(3V))."""
+    """G(r) when phi_2(kappa_1, kappa_2; c) stands for d Phi_2/d kappa_a, g_aa = s_a phi_2/(Phi_2 sqrt(3V))."""
     t = np.arange(-3.0, math.asinh(9 * math.sqrt(ratio)) + step, step)
     x, y = np.meshgrid(np.sinh(t), np.sinh(t), indexing="ij")
     measure = step**2 * np.outer(np.cosh(t), np.cosh(t))

@@ -25,6 +25,7 @@ from aimtheory.errors import NumericsError
 from aimtheory.spectra.law import FloatArray
 
 _LOW, _HIGH, _LARGEST = 1e-4, 1e6, 1e15
+_SLOW_HIGH = 30.0
 _NODES = 129
 _TRUSTED = 0.05
 """Relative error of the signal up to which it is used."""
@@ -69,9 +70,10 @@ class FixedPointCurve:
         # A few strong directions are found at small qhat: start where nothing is known yet.
         while low > 1e-12 and float(prior.mmse(low * scale)) < 0.999 * spread:
             low /= 10
-        density = (_NODES - 1) / math.log(_HIGH / _LOW) * (1.0 if channel.is_fast else 0.3)
-        count = 1 + math.ceil(density * math.log(_HIGH / low))
-        self._grid = np.linspace(math.log(low * scale), math.log(_HIGH * scale), count)
+        density = (_NODES - 1) / math.log(_HIGH / _LOW) * (1.0 if channel.is_fast and prior.is_fast else 0.3)
+        high = _HIGH if prior.is_fast else _SLOW_HIGH
+        count = 1 + math.ceil(density * math.log(high / low))
+        self._grid = np.linspace(math.log(low * scale), math.log(high * scale), count)
         # The small-width limit has a kink at qhat = 1.
         self._grid = np.unique(np.append(self._grid, 0.0)) if scale == 1 else self._grid
         variance = prior.mmse(np.exp(self._grid))

@@ -19,7 +19,7 @@ from functools import lru_cache
 
 import numpy as np
 from numpy.typing import NDArray
-from scipy.special import log_ndtr, ndtri
+from scipy.special import log_ndtr, ndtr, ndtri
 from scipy.stats import qmc
 
 from aimtheory.bayes.token_pairs import pair_index, pair_multiplicity
@@ -189,13 +189,35 @@ def signal_by_cubature(
             rules = [_inside((base[:, None, :] + rng.random((tokens, len(part), 1))) % 1) for base in bases]
             for cone in cone_classes(tokens):
                 (z_one, moment_one), (z_two, moment_two) = (cone_moments(cone, part, sigma, rule) for rule in rules)
-                mass = 0.5 * (z_one + z_two)
-                product = (moment_one * moment_two).sum(axis=1)
-                total += cone.copies * float(
-                    np.divide(product, mass, out=np.zeros_like(mass), where=mass > 1e-250).sum()
-                )
+                alive = np.minimum(z_one, z_two) > 1e-140
+                # Posterior means are of order one whatever the weights, so that no ratio has a heavy tail.
+                product = (moment_one[alive] * moment_two[alive]).sum(axis=1) / (z_one[alive] * z_two[alive])
+                total += cone.copies * 0.5 * float(((z_one[alive] + z_two[alive]) * product).sum())
         results[replicate] = 2 * total / outer
     return float(results.mean()), float(results.std(ddof=1) / np.sqrt(replicates))
+
+
+def boundary_signal(tokens: int) -> float:
+    """``lim sqrt(r) G(r)`` as r -> infinity, exactly: where V << q only one tie at a time is uncertain.
+
+    A tie of the two largest forms i, j of a row contributes ``int phi^2/Phi`` from each side; given the tie, both forms
+    are normal of variance 1/(1/D_i + 1/D_j) and the other forms of the row lie below:
+
+        sqrt(r) G -> (4 T/sqrt(2 pi)) int phi^2/Phi
+                     [ (T-1)(T-2)/2 E Phi(v/sqrt 2) Phi(v)^{T-3} + (T-1) E Phi(v)^{T-2} ],
+
+    v of variance 1/2 in the first term (two off-diagonal forms) and 2/3 in the second (the diagonal one and another).
+    """
+    z = np.linspace(-12, 12, 2401)
+    step = z[1] - z[0]
+    density = np.exp(-0.5 * z**2) / np.sqrt(2 * np.pi) * step
+    sharpness = float(np.sum(np.exp(-(z**2) - np.log(2 * np.pi) - log_ndtr(z))) * step)
+    off, mixed = np.sqrt(0.5) * z, np.sqrt(2 / 3) * z
+    pairs = 0.5 * (tokens - 1) * (tokens - 2)
+    ties = (tokens - 1) * float(density @ ndtr(mixed) ** (tokens - 2))
+    if tokens > 2:
+        ties += pairs * float(density @ (ndtr(off / np.sqrt(2)) * ndtr(off) ** (tokens - 3)))
+    return 4 / np.sqrt(2 * np.pi) * sharpness * tokens * ties
 
 
 def answer_code(answers: NDArray[np.int64]) -> NDArray[np.int64]:
@@ -204,4 +226,13 @@ def answer_code(answers: NDArray[np.int64]) -> NDArray[np.int64]:
     return np.asarray(answers @ (tokens ** np.arange(tokens - 1, -1, -1)))
 
 
-__all__ = ["Cone", "answer_code", "cone_classes", "cone_moments", "cone_points", "make_cone", "signal_by_cubature"]
+__all__ = [
+    "Cone",
+    "answer_code",
+    "boundary_signal",
+    "cone_classes",
+    "cone_moments",
+    "cone_points",
+    "make_cone",
+    "signal_by_cubature",
+]

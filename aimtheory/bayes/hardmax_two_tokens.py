@@ -117,7 +117,7 @@ def two_token_table() -> RatioTable:
         value = two_token_integrals(ratio)[0]
         return value, 1e-13 * np.abs(value)
 
-    return build_table(rule, 1e-12, "quadrature")
+    return build_table(rule, 1e-12)
 
 
 __all__ = ["two_token_integrals", "two_token_table"]

@@ -59,6 +59,11 @@ class Prior(ABC):
         return True
 
     @property
+    def is_fast(self) -> bool:
+        """True when MMSE costs microseconds, so that a curve may be scanned densely and far."""
+        return True
+
+    @property
     def alpha_unit(self) -> str:
         """The unit of alpha: ``alpha`` or ``alpha/width``."""
         return "alpha"
@@ -111,6 +116,11 @@ class LawPrior(Prior):
     def mean_square(self) -> float:
         """``m_1^2`` of the law."""
         return self._moments[0] ** 2
+
+    @property
+    def is_fast(self) -> bool:
+        """False for a law of many atoms, whose noisy spectrum falls into as many bands, and for a user's density."""
+        return isinstance(self.law, Wishart | GOE) or 0 < len(self.law.atoms) <= 16
 
     @property
     def is_exact(self) -> bool:

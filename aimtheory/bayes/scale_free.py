@@ -50,11 +50,8 @@ class RatioTable:
         return np.asarray(chebyshev.chebval(2 * _to_unit(ratio) - 1, self.potential))
 
 
-def build_table(rule: DirectRule, tolerance: float, method: str, sizes: tuple[int, ...] = (48, 96)) -> RatioTable:
-    """Interpolate H at Chebyshev points, doubling their number until the tail of the series is below ``tolerance``.
-
-    For a rule with noise (``method="cubature"``) the first size is used: the error of the rule is then the larger one.
-    """
+def build_table(rule: DirectRule, tolerance: float, sizes: tuple[int, ...] = (48, 96)) -> RatioTable:
+    """Interpolate H at Chebyshev points, doubling their number until the tail of the series is below ``tolerance``."""
     tail = np.inf
     for size in sizes:
         nodes = np.cos(np.pi * (np.arange(size) + 0.5) / size)
@@ -63,20 +60,22 @@ def build_table(rule: DirectRule, tolerance: float, method: str, sizes: tuple[in
         value, error = rule(ratio)
         scaled = value * np.sqrt(1 + ratio)
         series = chebyshev.chebfit(nodes, scaled, size - 1)
-        scale = float(np.max(np.abs(series)))
-        tail = float(np.max(np.abs(series[-3:]))) / scale
-        noise = float(np.max(error * np.sqrt(1 + ratio) / scaled))
-        if tail <= tolerance or method == "cubature":
-            break
-    else:
-        raise NumericsError(f"the channel integral is resolved only to {tail:.2g} by {sizes[-1]} Chebyshev nodes")
+        tail = float(np.max(np.abs(series[-3:]))) / float(np.max(np.abs(series)))
+        if tail <= tolerance:
+            noise = float(np.max(error * np.sqrt(1 + ratio) / scaled))
+            return table_from_series(np.asarray(series, float), max(noise, tail), "quadrature")
+    raise NumericsError(f"the channel integral is resolved only to {tail:.2g} by {sizes[-1]} Chebyshev nodes")
+
+
+def table_from_series(series: FloatArray, relative_error: float, method: str) -> RatioTable:
+    """The table of a Chebyshev series of H(s), s in [0, 1]: psi is integrated from it."""
     # d psi/ds = H s / (2 ((1-s)^2 + s^2)^{3/2}); the extra factor needs more coefficients than H itself.
     fine = np.cos(np.pi * (np.arange(192) + 0.5) / 192)
     s = 0.5 * (fine + 1)
     slope = 0.5 * chebyshev.chebval(fine, series) * s / ((1 - s) ** 2 + s**2) ** 1.5
     potential = 0.5 * chebyshev.chebint(chebyshev.chebfit(fine, slope, 191))
     potential[0] -= chebyshev.chebval(1.0, potential)
-    return RatioTable(np.asarray(series, float), np.asarray(potential, float), max(noise, tail), method)
+    return RatioTable(np.asarray(series, float), np.asarray(potential, float), relative_error, method)
 
 
 class ScaleFreeChannel(Channel):
@@ -124,4 +123,4 @@ def check_ratio(ratio: ArrayLike) -> FloatArray:
     return values
 
 
-__all__ = ["RatioTable", "ScaleFreeChannel", "build_table"]
+__all__ = ["RatioTable", "ScaleFreeChannel", "build_table", "table_from_series"]

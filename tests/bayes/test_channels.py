@@ -19,7 +19,14 @@ from aimtheory.bayes import (
     pair_multiplicity,
     token_pairs,
 )
-from aimtheory.bayes.hardmax_cones import cone_classes, cone_moments, cone_points, make_cone, signal_by_cubature
+from aimtheory.bayes.hardmax_cones import (
+    boundary_signal,
+    cone_classes,
+    cone_moments,
+    cone_points,
+    make_cone,
+    signal_by_cubature,
+)
 from aimtheory.bayes.hardmax_two_tokens import two_token_integrals
 from aimtheory.errors import InputError
 
@@ -207,6 +214,40 @@ def test_hardmax_cubature_against_orthants(ratio):
     exact = float(HardmaxChannel(2).direct(ratio).value)
     assert abs(value - exact) < 4 * error + 5e-3 * exact
     assert error < 0.01 * exact
+
+
+def test_hardmax_at_small_variance_for_any_number_of_tokens():
+    """T = 2: the quadrature's limit; T = 3: the tie probabilities counted among sampled forms, 4.5 standard errors."""
+    assert boundary_signal(2) == pytest.approx(float(HardmaxChannel(2).table.signal(np.array(1e16)) * 1e8), rel=1e-7)
+    forms = np.sqrt(pair_multiplicity(3)) * np.random.default_rng(0).standard_normal((400000, 6))
+    matrices = SoftmaxChannel(3).sample(forms)
+    top = np.sort(np.log(matrices), axis=-1)
+    gaps = (top[..., 2] - top[..., 1]) * 1.0
+    which = np.argsort(matrices, axis=-1)
+    width = 0.05
+    total, square = 0.0, 0.0
+    for row in range(3):
+        # Density of the gap at 0, weighted by the standard deviation of the difference of the two forms.
+        diagonal = (which[:, row, 1:] == row).any(axis=1)
+        term = np.where(gaps[:, row] < width, np.sqrt(np.where(diagonal, 3.0, 2.0)) / width, 0.0)
+        total += term.mean()
+        square += term.var() / len(term)
+    k = np.linspace(-12, 12, 4001)
+    integral = np.sum(np.exp(-(k**2) - np.log(2 * np.pi) - log_ndtr(k))) * (k[1] - k[0])
+    # A tie has two sides; the density of the gap is that of |difference|, twice the density of the difference.
+    estimate = 2 * integral * total
+    assert abs(estimate - boundary_signal(3)) < 4.5 * 2 * integral * math.sqrt(square) + 0.01 * estimate
+
+
+@pytest.mark.slow
+def test_hardmax_table_of_three_tokens():
+    """The fitted table against direct cubature with other points, four times as many."""
+    channel = HardmaxChannel(3)
+    assert channel.table.relative_error < 0.02
+    for ratio in (0.3, 2.0, 40.0):
+        fresh, error = signal_by_cubature(3, ratio, 2048, 64, 8, 77)
+        value = float(channel.table.signal(np.array(ratio)))
+        assert abs(value - fresh) < 4 * error + channel.table.relative_error * value
 
 
 def test_hardmax_of_three_tokens_by_monte_carlo():
