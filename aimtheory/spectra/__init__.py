@@ -9,6 +9,7 @@ from aimtheory.spectra.fock_family import FockFamily
 from aimtheory.spectra.fock_space import FockLetter, FockOperators, fock_operators
 from aimtheory.spectra.free_product import CompressedOperators, FreeFamily
 from aimtheory.spectra.gaussian_factors import GaussianFactors, Ginibre
+from aimtheory.spectra.gram_operators import GramOperators, gram_operators_of_matrices, gram_operators_of_moments
 from aimtheory.spectra.joint_law import JointLaw
 from aimtheory.spectra.joint_moments import JointMoments, check_realizable, gram_matrix
 from aimtheory.spectra.law import JacobiCoefficients, SpectralLaw
@@ -31,6 +32,7 @@ __all__ = [
     "FreeFamily",
     "GaussianFactors",
     "Ginibre",
+    "GramOperators",
     "JacobiCoefficients",
     "JointLaw",
     "JointMoments",
@@ -47,6 +49,8 @@ __all__ = [
     "extensive_rank_limit",
     "fock_operators",
     "gram_matrix",
+    "gram_operators_of_matrices",
+    "gram_operators_of_moments",
     "mmse",
     "mmse_digits",
     "mutual_information",

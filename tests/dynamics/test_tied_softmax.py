@@ -1,10 +1,19 @@
 """The tied softmax model, T = 2, student and teacher Wishart(width=1, trace=1): the reference trajectory."""
 
+import itertools
+from fractions import Fraction
+
 import numpy as np
 import pytest
 
 import aimtheory as aim
-from aimtheory.spectra import FreeFamily, MatrixFamily
+from aimtheory.spectra import (
+    FreeFamily,
+    JointMoments,
+    MatrixFamily,
+    gram_operators_of_matrices,
+    gram_operators_of_moments,
+)
 
 TIMES = np.linspace(0.0, 4.0, 9)
 
@@ -63,7 +72,7 @@ def test_matrix_flow_agrees_within_finite_size_scatter(model, degree_11):
 
 
 def test_same_flow_on_given_matrices_whatever_the_closure(model):
-    """gns needs free laws; zero and matrix take matrices, and at short times agree on the same ones."""
+    """All closures start from the same given matrices, and at short times agree."""
     rng = np.random.default_rng(5)
     dim = 60
     student, teacher = (g @ g.T / dim for g in rng.standard_normal((2, dim, dim)))
@@ -73,8 +82,44 @@ def test_same_flow_on_given_matrices_whatever_the_closure(model):
     truncated = aim.solve(model, degree=12, closure="zero", initial=initial, times=times)
     assert np.abs(flow["p_12"] - truncated["p_12"]).max() < 1e-8
     assert np.abs(flow["t_1"] - truncated["t_1"]).max() < 1e-8
-    with pytest.raises(aim.InputError, match="free family"):
-        aim.solve(model, degree=7, closure="gns", initial=initial, times=times)
+    compressed = aim.solve(model, degree=11, closure="gns", initial=initial, times=times)
+    assert np.abs(flow["p_12"] - compressed["p_12"]).max() < 1e-8
+    late = [0.0, 2.0, 4.0]
+    flow = aim.solve(model, degree=2, closure="matrix", initial=initial, times=late, check=False)
+    compressed = aim.solve(model, degree=11, closure="gns", initial=initial, times=late)
+    assert np.abs(flow["p_12"] - compressed["p_12"]).max() < 1e-3
+
+
+def test_gns_from_a_table_of_moments_is_gns_from_the_laws(model, degree_11):
+    """The same moments up to length 7, once as a free family and once as a table of rationals without structure."""
+    family = FreeFamily({"S1": aim.Wishart(width=1, trace=1), "S2": aim.Wishart(width=1, trace=1)})
+    words = [word for length in range(1, 8) for word in itertools.product(("S1", "S2"), repeat=length)]
+    table = JointMoments({word: family.moment(word) for word in words})
+    run = aim.solve(model, degree=7, times=TIMES, initial=table, check=False)
+    reference = aim.solve(model, degree=7, times=TIMES, check=False)
+    assert np.abs(run["p_12"] - reference["p_12"]).max() < 1e-9
+    # A higher degree than the table holds uses what the table holds.
+    assert (
+        np.abs(aim.solve(model, degree=11, times=TIMES, initial=table, check=False)["p_12"] - run["p_12"]).max() < 1e-9
+    )
+    with pytest.raises(aim.InputError, match="stops at 2"):
+        aim.solve(
+            model, degree=5, times=TIMES, initial=JointMoments({w: family.moment(w) for w in words if len(w) < 3})
+        )
+
+
+def test_rank_is_detected(model):
+    """Moments of commuting two-point matrices span a space of dimension four, whatever the degree."""
+    first, second = np.diag([1.0, 2.0] * 30), np.diag([1.0, 1.0, 3.0, 3.0] * 15)
+    family = MatrixFamily({"S1": first, "S2": second})
+    gram = gram_operators_of_matrices({"S1": first, "S2": second}, 4)
+    assert gram.dimension == 4
+    words = [word for length in range(1, 10) for word in itertools.product(("S1", "S2"), repeat=length)]
+    exact = JointMoments({word: Fraction(round(4 * family.moment(word)), 4) for word in words})
+    assert gram_operators_of_moments(exact, 4).dimension == 4
+    flow = aim.solve(model, degree=2, closure="matrix", initial=family, times=[0, 1.0], check=False)
+    compressed = aim.solve(model, degree=9, initial=exact, times=[0, 1.0], check=False)
+    assert np.abs(flow["p_12"] - compressed["p_12"]).max() < 1e-8
 
 
 def test_zero_closure_is_not_handed_over_silently(model):

@@ -242,9 +242,6 @@ def test_initial_law_errors():
     with pytest.raises(aim.InputError, match="no moments follow"):
         initial_moments(aim.derive(lost, 2))
     model = tied_model("narrow Wishart", "two atoms")
-    family = aim.MatrixFamily({"S1": np.eye(3), "S2": np.eye(3)})
-    with pytest.raises(aim.InputError, match="starts from a free family"):
-        system_of(model, 3, "gns", family)
     with pytest.raises(aim.InputError, match="starts from matrices"):
         system_of(model, 3, "matrix", initial_law(model, views(model)))
     for name in ("zero", "matrix"):

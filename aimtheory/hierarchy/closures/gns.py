@@ -11,7 +11,14 @@ from aimtheory.errors import InputError
 from aimtheory.hierarchy.closed_system import Closure, ClosureProblem, FloatArray
 from aimtheory.hierarchy.initial_moments import joint_law
 from aimtheory.hierarchy.operator_flow import Level, OperatorSystem
-from aimtheory.spectra import FockFamily, FreeFamily
+from aimtheory.spectra import (
+    FockFamily,
+    FreeFamily,
+    JointMoments,
+    MatrixFamily,
+    gram_operators_of_matrices,
+    gram_operators_of_moments,
+)
 
 
 @dataclass(frozen=True)
@@ -27,9 +34,11 @@ class Gns(Closure):
     name: ClassVar[str] = "gns"
 
     def close(self, problem: ClosureProblem) -> OperatorSystem:
-        """Compress the views of a free family, or the parameters on the Fock space of paths of Gaussian factors.
+        """Compress the initial operators, by what is known of them.
 
-        Raises ``InputError`` for an initial law that is neither.
+        A free family is compressed on alternating words, Gaussian factors on the Fock space of paths, given matrices
+        and tables of moments by orthonormalizing their words (``InputError`` for a table that stops before length 3,
+        ``AssumptionError`` for one that no matrices have).
         """
         views, depth = problem.views, (problem.degree - 1) // 2
         law = joint_law(problem.model, views, problem.initial)
@@ -45,9 +54,21 @@ class Gns(Closure):
             return OperatorSystem(
                 Level.of_parameters(views), views.couplings, parameters, fock.state, _vacuum_product, 2 * depth
             )
-        raise InputError(
-            f"closure 'gns' starts from a free family or from Gaussian factors, not from {type(law).__name__}; "
-            "use closure='matrix' for given matrices or closure='zero' for a table of moments"
+        letters = {str(letter): letter for letter in views.alphabet.letters}
+        if isinstance(law, MatrixFamily):
+            gram = gram_operators_of_matrices({name: law.matrix(name) for name in letters}, depth)
+        else:
+            if isinstance(law, JointMoments):
+                if law.degree < 3:
+                    raise InputError(
+                        f"closure 'gns' needs moments up to length 3 at least, the table given stops at {law.degree}; "
+                        "add longer words"
+                    )
+                depth = min(depth, (law.degree - 1) // 2)
+            gram = gram_operators_of_moments(law, depth, lambda name: str(letters[name].T))
+        matrices = {letter: gram.operators[name] for name, letter in letters.items()}
+        return OperatorSystem(
+            Level.of_views(views), views.couplings, matrices, gram.state, _vacuum_product, 2 * depth + 1
         )
 
 
