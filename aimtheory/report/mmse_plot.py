@@ -24,7 +24,8 @@ MMSE_LABEL = r"MMSE $= \| \hat S - S \|_F^2 / d$"
 class MeasuredPoints:
     """Errors that were measured at some alpha, with one standard error or None.
 
-    ``curve`` names the curve whose colour they take (None: black); ``joined`` draws a thin line through them.
+    They are drawn in ``color``, else in that of the curve named ``curve``, else in black, filled or not; ``joined``
+    draws a thin line through them.
     """
 
     alpha: ArrayLike
@@ -32,6 +33,8 @@ class MeasuredPoints:
     error: ArrayLike | None = None
     curve: str | None = None
     joined: bool = False
+    color: str | None = None
+    filled: bool = False
 
 
 def mmse_plot(
@@ -80,14 +83,14 @@ def mmse_plot(
     for n, (label, measured) in enumerate(points.items()):
         if measured.curve is not None and measured.curve not in colours:
             raise InputError(f"the points {label!r} follow the curve {measured.curve!r}, which is not drawn")
-        shade = "black" if measured.curve is None else colours[measured.curve]
+        shade = measured.color or ("black" if measured.curve is None else colours[measured.curve])
         axes.errorbar(
             np.asarray(measured.alpha, dtype=np.float64),
             np.asarray(measured.mmse, dtype=np.float64),
             yerr=None if measured.error is None else np.nan_to_num(np.asarray(measured.error, dtype=np.float64)),
             fmt=MARKERS[n % len(MARKERS)],
             color=shade,
-            markerfacecolor="white",
+            markerfacecolor=shade if measured.filled else "white",
             markersize=4.2,
             markeredgewidth=1.0,
             linewidth=0.9,
