@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 from dataclasses import dataclass
+from typing import Any
 
 CONVERGED = "converged"
 EXACT = "perfect recovery"
@@ -50,6 +51,11 @@ class FixedPoint:
     def as_dict(self) -> dict[str, float | bool | str]:
         """Plain numbers for JSON."""
         return {name: getattr(self, name) for name in self.__dataclass_fields__}
+
+    @classmethod
+    def from_dict(cls, data: dict[str, Any]) -> FixedPoint:
+        """The inverse of ``as_dict``."""
+        return cls(**data)
 
     def _repr_latex_(self) -> str:
         return (

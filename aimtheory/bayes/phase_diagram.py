@@ -39,6 +39,12 @@ class PhaseDiagram:
         arrays = {name: getattr(self, name).tolist() for name in ("width", "alpha", "mmse", "perfect")}
         return {**arrays, "channel": self.channel, "tokens": self.tokens, "status": self.status}
 
+    @classmethod
+    def from_dict(cls, data: dict[str, Any]) -> PhaseDiagram:
+        """The inverse of ``as_dict``."""
+        arrays = {name: np.asarray(data[name], dtype=np.float64) for name in ("width", "alpha", "mmse", "perfect")}
+        return cls(**arrays, channel=data["channel"], tokens=data["tokens"], status=data["status"])
+
 
 def phase_diagram(
     channel: str | Channel = "softmax",

@@ -6,6 +6,7 @@ import itertools
 import math
 from dataclasses import dataclass
 from functools import cached_property
+from typing import Any
 
 import numpy as np
 from numpy.typing import ArrayLike
@@ -49,6 +50,13 @@ class BranchCurve:
         names = ("alpha", "q", "mmse", "qhat", "residual")
         arrays = {name: getattr(self, name).tolist() for name in names}
         return {**arrays, "status": list(self.status), "branch": self.branch, "unit": self.unit}
+
+    @classmethod
+    def from_dict(cls, data: dict[str, Any]) -> BranchCurve:
+        """The inverse of ``as_dict``."""
+        names = ("alpha", "q", "mmse", "qhat", "residual")
+        arrays = {name: np.asarray(data[name], dtype=np.float64) for name in names}
+        return cls(**arrays, status=tuple(data["status"]), branch=data["branch"], unit=data["unit"])
 
 
 @dataclass(frozen=True)

@@ -113,6 +113,8 @@ def threshold(
             raise InputError(
                 f"the threshold is {expression}: use perfect_recovery_by_counting, or give its symbols numbers"
             )
+        if not law.is_fast:
+            return _from_expression(expression, method, request)
         limit = perfect_recovery_by_limit(law, seen)
         distance = abs(float(limit.value) - float(expression))
         if distance > 10 * float(limit.error) + 1e-9 * float(expression):

@@ -76,6 +76,20 @@ def test_curve_is_json():
     assert data["unit"] == "alpha"
 
 
+def test_results_survive_json():
+    """Lossless: every float comes back bit for bit, infinities included."""
+    model = StateEvolution(make_prior("1/2"), SoftmaxChannel(2))
+    for result in (
+        model.curve([0.0, 0.1, 0.2]),
+        model.solve(0.05),
+        model.fixed_points(0.1)[-1],
+        phase_diagram("softmax", 2, [0.5], [0.1, 0.2]),
+    ):
+        data = result.as_dict()
+        again = type(result).from_dict(json.loads(json.dumps(data)))
+        assert again.as_dict() == data
+
+
 def test_diagram():
     """Rows are curves; recovery is perfect exactly above the line."""
     widths, alphas = np.array([0.2, 0.7, 1.5]), np.linspace(0, 0.3, 7)
