@@ -12,8 +12,8 @@ from aimtheory.population import potential
 from aimtheory.simulate import compare, sgd
 
 SMALL = {"dim": 60, "learning_rate": 0.02, "batch": 128, "seeds": range(4)}
-LARGE = {"dim": 200, "learning_rate": 0.005, "batch": 256, "seeds": range(6)}
-LARGEST = {"dim": 400, "learning_rate": 0.01, "batch": 512, "seeds": range(3)}
+LARGE = {"dim": 200, "learning_rate": 0.01, "batch": 256, "seeds": range(4)}
+LARGEST = {"dim": 400, "learning_rate": 0.02, "batch": 512, "seeds": range(3)}
 SIZES = [
     pytest.param(SMALL, id="small"),
     pytest.param(LARGE, id="d=200", marks=pytest.mark.slow),
@@ -57,7 +57,7 @@ def stays(run, scale):
 @pytest.mark.parametrize("size", SIZES)
 @pytest.mark.parametrize("activation", ["hermite2", "hermite3"])
 def test_direct_stays(activation, size):
-    model, times = direct(activation), [0, 0.25, 0.5]
+    model, times = direct(activation), [0, 0.1, 0.2]
     report = aim.recovery(model, follow=False)
     assert not report.recovers
     assert report.velocity == 0
@@ -67,20 +67,28 @@ def test_direct_stays(activation, size):
     run = sgd(model, times=times, observables=["p_12", "q1_11"], **size)
     assert stays(run, 1)
     # The flow is not idle: the student's norm moves, and in theory by as much.
-    assert abs(theory["q1_11"][-1] - theory["q1_11"][0]) > 0.1
+    assert abs(theory["q1_11"][-1] - theory["q1_11"][0]) > 0.05
     assert np.abs(run["q1_11"] - theory["q1_11"]).max() < 10 / run.dim
 
 
-@pytest.mark.parametrize("size", SIZES)
-@pytest.mark.parametrize(("activation", "correction"), [("hermite2", 4), ("hermite3", 100)])
+@pytest.mark.parametrize(
+    ("activation", "correction", "size"),
+    [
+        pytest.param("hermite2", 4, SMALL, id="h2-small"),
+        *(
+            pytest.param(f"hermite{n}", correction, size, id=f"h{n}-d={size['dim']}", marks=pytest.mark.slow)
+            for n, correction in ((2, 4), (3, 100))
+            for size in (LARGE, LARGEST)
+        ),
+    ],
+)
 def test_tied_escapes_with_the_velocity_17(activation, correction, size):
     """The slope of the SGD overlap at the start, by a difference of second order, against -2 [grad Phi]_12 t_1 p_22.
 
     The gradient of h_2 is made of second moments of the forms, so its corrections are those of the hierarchy, O(1/d).
-    That of h_3 is made of fourth ones: kappa_4 = 48 tr S^4/d = 42/d of forms of variance one is felt up to d = 400.
+    That of h_3 is made of fourth ones: kappa_4 = 48 tr S^4/d = 42/d of forms of variance one is felt up to d = 400,
+    and at d = 60 a step with h_3 diverges on an outlier.
     """
-    if activation == "hermite3" and size is SMALL:
-        pytest.skip("forms of variance one have outliers at d = 60 on which a step with h_3 diverges")
     model = tied(activation)
     step = 0.02
     times = [0, step, 2 * step]
@@ -103,7 +111,7 @@ def test_tied_escapes_with_the_velocity_17(activation, correction, size):
 
 @pytest.mark.parametrize("size", SIZES)
 def test_untied_even_stalls(size):
-    model, times = untied("hermite2"), [0, 0.05, 0.1] if size is SMALL else [0, 0.15, 0.3]
+    model, times = untied("hermite2"), [0, 0.05, 0.1]
     report = aim.recovery(model, follow=False)
     assert not report.recovers
     assert report.vanishing.verdict == "proved"

@@ -64,10 +64,10 @@ def test_boundary_layer_small():
 
 @pytest.mark.slow
 def test_linear_at_d_200_against_the_limit():
-    """Eight seeds against gns at degree 7: no allowance; m_1 relaxes to m_2 = 0."""
+    """Four seeds against gns at degree 7: no allowance; m_1 relaxes to m_2 = 0."""
     model, times = aim.models.load("untied-linear"), np.linspace(0, 1, 6)
     names = ["q1_12", "q2_12", "q1_11", "q2_11", "m_1"]
-    run = sgd(model, dim=200, learning_rate=0.005, batch=128, times=times, seeds=range(8), observables=names)
+    run = sgd(model, dim=200, learning_rate=0.01, batch=128, times=times, seeds=range(4), observables=names)
     theory = aim.solve(model, degree=7, times=times, observables=names, check=False, rtol=1e-7, atol=1e-9)
     # m_1(0) = Tr U V^T/sqrt(d) has not relaxed at t = 0: its boundary layer is over at the next time.
     late = compare(theory, run, names[:-1])
@@ -82,10 +82,10 @@ def test_linear_at_d_200_against_the_limit():
 @pytest.mark.parametrize("activation", ["linear", "hermite2"])
 def test_shifted_teacher_at_d_200_from_the_same_matrices(activation, matrix_flows):
     """Seed by seed, with the branch of m* that the seed's own m_1(0) selects; m_1 compared after its boundary layer."""
-    model, dim, seeds = untied(activation, mean=1), 200, range(6)
-    times = np.array([0, 0.05, 0.1, 0.2, 0.3])
+    model, dim, seeds = untied(activation, mean=1), 200, range(4)
+    times = np.array([0, 0.05, 0.1, 0.2])
     names = ["p_12", "p_11", "m_1"]
-    run = sgd(model, dim=dim, learning_rate=0.005, batch=256, times=times, seeds=seeds, observables=names)
+    run = sgd(model, dim=dim, learning_rate=0.01, batch=256, times=times, seeds=seeds, observables=names)
     theory = matrix_flows(model, dim, seeds, times, names)
     result = compare(theory, run, names[:-1], finite_size=0.5 / dim)
     assert result.passes(), str(result)
