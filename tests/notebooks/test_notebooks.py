@@ -22,7 +22,7 @@ def execute(path, size, monkeypatch, timeout):
 
 def test_there_are_notebooks():
     names = {path.stem for path in NOTEBOOKS}
-    assert names >= {"figure1_truncation_softmax", "figure4_exact_linear", "spectrum_in_time"}
+    assert names >= {"figure1_truncation_softmax", "figure4_exact_linear", "spectrum_in_time", "bayes_algorithms"}
 
 
 @pytest.mark.parametrize("path", NOTEBOOKS, ids=lambda path: path.stem)
