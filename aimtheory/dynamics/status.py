@@ -16,7 +16,7 @@ _ADVICE = {
     COMPLETE: "degrees M and M-2 agree over the whole time span",
     EVENT: "a terminal event was reached, at the last of the times; later ones were not computed",
     UNTRUSTED: "degrees M and M-2 disagree after trusted_until: do not use later values; "
-    "use closure='gns' or raise the degree",
+    "raise the degree, with closure='gns', which converges for all times",
     UNCHECKED: "no lower degree was compared, so nothing says how far to trust this; "
     "solve with check=True or compare by hand",
     DIVERGED: "the closed equations blew up; values after the last time are missing. "
