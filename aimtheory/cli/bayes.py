@@ -21,6 +21,8 @@ if TYPE_CHECKING:
 
 _FIGURES = (".png", ".pdf", ".svg")
 _MOST_DIGITS = 10_000
+_NOTEWORTHY = 1e-7
+"""Relative error of a channel's integrals that is remarked on."""
 _OWN_OPTIONS = {"noise": ("linear", "noise", "--noise"), "tau": ("sign", "thresholds", "--tau")}
 """Options of one channel alone: which, its name there, and here."""
 
@@ -108,6 +110,7 @@ def run_curve(arguments: argparse.Namespace, session: Session) -> int:
         evolution.fixed_point_curve.perfect,
         evolution.first_order_transitions(),
         digits,
+        _channel_error(channel, curve),
     )
     record = curve_record(result)
     if session.interrupted:
@@ -121,6 +124,8 @@ def run_curve(arguments: argparse.Namespace, session: Session) -> int:
     _save(session, target, suffix, CURVE, record, figure)
     session.say(_curve_text(result.label, curve, result.perfect, digits))
     session.emit(record)
+    if result.channel_error > _NOTEWORTHY:
+        session.remark(f"the channel's integrals give qhat within {result.channel_error:.1g} of its value, not better")
     if not curve.ok:
         failed = sum(status == "not converged" for status in curve.status)
         session.remark(f"{failed} of {len(curve.status)} points did not converge; they are missing (NaN, null)")
@@ -233,6 +238,18 @@ def _channel(arguments: argparse.Namespace) -> Channel:
             raise InputError(f"{flag} belongs to the {owner} channel, not to {arguments.channel}; leave it out")
         options[parameter] = float(to_scalar(text, flag))
     return make_channel(arguments.channel, arguments.tokens, **options)
+
+
+def _channel_error(channel: Channel, curve: BranchCurve) -> float:
+    """The largest relative error of qhat along the curve that comes from the channel's integrals."""
+    import numpy as np
+
+    inside = np.isfinite(curve.q) & (curve.mmse > 0)
+    if not inside.any():
+        return 0.0
+    measured = channel.signal(np.maximum(curve.q[inside], 0.0), curve.mmse[inside])
+    informed = measured.value > 0
+    return float(np.max(measured.error[informed] / measured.value[informed], initial=0.0))
 
 
 def _width_name(text: str, unit: str) -> str:

@@ -32,7 +32,7 @@ class LearningCurve:
 
     ``width`` is the text of rho (``"0"``: the small-width limit, ``"inf"``: GOE); ``perfect`` the alpha of perfect
     recovery (inf where there is none), in the unit of the curve; ``mmse_digits`` the MMSE to more digits than floats
-    hold, where it was asked for.
+    hold, where it was asked for; ``channel_error`` the largest relative error of qhat from the channel's integrals.
     """
 
     curve: BranchCurve
@@ -42,6 +42,7 @@ class LearningCurve:
     perfect: float
     transitions: tuple[FirstOrderTransition, ...] = ()
     mmse_digits: tuple[str | None, ...] = ()
+    channel_error: float = 0.0
 
     @property
     def label(self) -> str:
@@ -53,7 +54,7 @@ class LearningCurve:
 
 def curve_record(result: LearningCurve) -> Record:
     """A curve: ``alpha``, ``mmse``, ``q``, ``qhat``, ``residual``, ``point_status`` lists over alpha; ``status``,
-    ``unit`` (alpha, or alpha/width), ``perfect`` (null: none), ``transitions``.
+    ``unit`` (alpha, or alpha/width), ``perfect`` (null: none), ``transitions``, ``channel_error``.
     """
     curve = result.curve
     record: Record = {
@@ -65,6 +66,7 @@ def curve_record(result: LearningCurve) -> Record:
         "unit": curve.unit,
         "status": _COMPLETE if curve.ok else _PARTIAL,
         "perfect": result.perfect,
+        "channel_error": result.channel_error,
         "transitions": [
             {name: getattr(item, name) for name in item.__dataclass_fields__} for item in result.transitions
         ],
@@ -97,6 +99,7 @@ def curve_from_record(record: Mapping[str, Any], source: str = "the file") -> Le
             _or_infinity(record["perfect"]),
             transitions,
             tuple(record.get("mmse_digits", ())),
+            float(record["channel_error"]),
         )
     except (KeyError, TypeError, ValueError) as error:
         raise _damaged(source, error) from None

@@ -7,7 +7,7 @@ import mpmath as mp
 import numpy as np
 import pytest
 
-from aimtheory.bayes import mmse_curve, phase_diagram
+from aimtheory.bayes import HardmaxChannel, Measured, mmse_curve, phase_diagram
 from aimtheory.cli import main
 from aimtheory.cli.session import Session
 from aimtheory.report.learning_curve import curve_from_record
@@ -98,6 +98,23 @@ def test_the_goe_limit_is_a_straight_line(run):
     record = strict(run("curve", "--width", "inf", "--tokens", "3", "--alpha", "0:0.1:5", "--json"))
     # Theory: MMSE = 1 - alpha K_T, K_3 = 10.
     assert record["mmse"] == pytest.approx([1, 0.75, 0.5, 0.25, 0], abs=1e-9)
+
+
+def test_the_error_of_a_channel_is_told(capsys, monkeypatch):
+    arguments = ["bayes", "curve", "--channel", "hardmax", "--width", "1", "--alpha", "0.1", "--json"]
+    assert main(arguments) == 0
+    captured = capsys.readouterr()
+    assert strict(captured.out)["channel_error"] < 1e-10
+    assert captured.err == ""
+    # The same channel with a rule of known error: 1% of the signal.
+    exact = HardmaxChannel.signal
+    monkeypatch.setattr(
+        HardmaxChannel, "signal", lambda *of: Measured((m := exact(*of)).value, 0.01 * m.value, "cubature")
+    )
+    assert main(arguments) == 0
+    captured = capsys.readouterr()
+    assert strict(captured.out)["channel_error"] == pytest.approx(0.01)
+    assert "0.01" in captured.err
 
 
 def test_options_of_a_channel_reach_it(run):
