@@ -7,39 +7,56 @@ import aimtheory as aim
 from aimtheory.simulate import initial_parameters
 
 
+def means(model, start, dim):
+    """m_k = Tr S_k/sqrt(d) of untied and of direct matrices."""
+    traces = []
+    for index in model.indices:
+        matrices = [start[letter.name] for letter in index.factorization.letters]
+        traces.append(np.vdot(*matrices) if len(matrices) == 2 else np.trace(matrices[0]))
+    return np.array(traces) / np.sqrt(dim)
+
+
+def flow(model, dim, start, times, observables):
+    """The limit's equations on given matrices; their own mean chooses the branch of m*."""
+    options = {} if model.centred else {"initial_mean": means(model, start, dim)}
+    return aim.solve(
+        model,
+        degree=2,
+        closure="matrix",
+        initial=start,
+        times=times,
+        observables=observables,
+        check=False,
+        dense=False,
+        rtol=1e-6,
+        atol=1e-8,
+        **options,
+    )
+
+
 @pytest.fixture
 def matrix_flows():
-    """One trajectory a seed: the limit's equations, on the matrices of that seed at this dimension."""
+    """One trajectory a seed, from the matrices of that seed at this dimension."""
 
     def solve(model, dim, seeds, times, observables):
-        flows = []
-        for seed in seeds:
-            start = initial_parameters(model, dim, seed)
-            options = {}
-            if not model.centred:
-                # m_k(0) = Tr S_k/sqrt(d) of these matrices chooses the branch of m*.
-                product = {
-                    "untied": lambda names, start=start: np.vdot(start[names[0]], start[names[1]]),
-                    "direct": lambda names, start=start: np.trace(start[names[0]]),
-                }
-                forms = [index.factorization for index in model.indices]
-                traces = [product[form.kind]([x.name for x in form.letters]) for form in forms]
-                options["initial_mean"] = np.array(traces) / np.sqrt(dim)
-            flows.append(
-                aim.solve(
-                    model,
-                    degree=2,
-                    closure="matrix",
-                    initial=start,
-                    times=times,
-                    observables=observables,
-                    check=False,
-                    dense=False,
-                    rtol=1e-6,
-                    atol=1e-8,
-                    **options,
-                )
-            )
-        return flows
+        return [flow(model, dim, initial_parameters(model, dim, seed), times, observables) for seed in seeds]
+
+    return solve
+
+
+@pytest.fixture
+def relaxed_flow():
+    """Matrices whose mean m_1 has a given value, as after the fast phase, and the trajectory from there.
+
+    V_1 + c U_1/(sqrt(d) t^A) has the mean m_1 + c; the moments change by O(d^{-1/2}), as they do in the fast phase.
+    """
+
+    def solve(model, dim, mean, times, observables):
+        start = dict(initial_parameters(model, dim, 0))
+        shift = mean - means(model, start, dim)[0]
+        U = start["U1"]
+        start["V1"] = start["V1"] + shift * np.sqrt(dim) / np.vdot(U, U) * U
+        assert means(model, start, dim)[0] == pytest.approx(mean, abs=1e-12)
+        return start, flow(model, dim, start, times, observables)
 
     return solve

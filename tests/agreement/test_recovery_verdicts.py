@@ -14,11 +14,7 @@ from aimtheory.simulate import compare, sgd
 SMALL = {"dim": 60, "learning_rate": 0.02, "batch": 128, "seeds": range(4)}
 LARGE = {"dim": 200, "learning_rate": 0.01, "batch": 256, "seeds": range(4)}
 LARGEST = {"dim": 400, "learning_rate": 0.02, "batch": 512, "seeds": range(3)}
-SIZES = [
-    pytest.param(SMALL, id="small"),
-    pytest.param(LARGE, id="d=200", marks=pytest.mark.slow),
-    pytest.param(LARGEST, id="d=400", marks=pytest.mark.slow),
-]
+SIZES = [pytest.param(SMALL, id="small"), pytest.param(LARGE, id="d=200", marks=pytest.mark.slow)]
 
 
 def direct(activation):
@@ -125,7 +121,7 @@ def test_untied_even_stalls(size):
 
 
 @pytest.mark.parametrize("size", SIZES)
-def test_untied_is_freed_by_a_mean_shift(size, matrix_flows):
+def test_untied_is_freed_by_a_mean_shift(size, relaxed_flow):
     """E sigma'(Z_1) = sqrt(2) m* and E sigma'(Z_2) = sqrt(2) m_2: both nonzero, and the overlap grows at once."""
     model, times = untied("hermite2", mean=1), [0, 0.05, 0.1]
     report = aim.recovery(model, follow=False)
@@ -134,14 +130,18 @@ def test_untied_is_freed_by_a_mean_shift(size, matrix_flows):
     assert report.mean[0] == pytest.approx(np.sqrt(0.5), rel=1e-8)
     assert report.velocity == pytest.approx(3 / np.sqrt(2), rel=1e-8)
     assert "repaired by the fast mean" in report.reason
+    # From its own m_1(0) of order d^{-1/2} every seed leaves m_1 = 0, which takes a time of order log(d)/d, to a
+    # side of its own, and the overlap grows to that side.
     run = sgd(model, times=times, observables=["p_12", "m_1"], **size)
-    theory = matrix_flows(model, run.dim, size["seeds"], times, ["p_12", "m_1"])
-    result = compare(theory, run, ["p_12"], finite_size=1 / run.dim)
+    last, mean = run.values["p_12"][:, -1], run.values["m_1"][:, -1]
+    assert (np.abs(last) > 0.08).all()
+    assert (np.sign(last) == np.sign(mean)).all()
+    # From m* the growth is that of the limit's equations on the same matrices.
+    start, theory = relaxed_flow(model, run.dim, np.sqrt(0.5), times, ["p_12"])
+    relaxed = sgd(model, times=times, observables=["p_12"], initial=start, **size)
+    result = compare(theory, relaxed, finite_size=0.6 / run.dim)
     assert result.passes(), str(result)
-    # The sign of m_1(0) chooses the branch, and the branch the sign of the overlap: all seeds escape.
-    grown = np.abs(run.values["p_12"][:, -1])
-    assert (grown > 0.08).all()
-    assert (np.sign(run.values["p_12"][:, -1]) == np.sign(run.values["m_1"][:, -1])).all()
+    assert result.theory[0, -1] > 0.15
 
 
 def test_compared_with_each_other():

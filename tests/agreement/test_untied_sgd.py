@@ -65,7 +65,7 @@ def test_boundary_layer_small():
 @pytest.mark.slow
 def test_linear_at_d_200_against_the_limit():
     """Four seeds against gns at degree 7: no allowance; m_1 relaxes to m_2 = 0."""
-    model, times = aim.models.load("untied-linear"), np.linspace(0, 1, 6)
+    model, times = aim.models.load("untied-linear"), np.linspace(0, 0.6, 4)
     names = ["q1_12", "q2_12", "q1_11", "q2_11", "m_1"]
     run = sgd(model, dim=200, learning_rate=0.01, batch=128, times=times, seeds=range(4), observables=names)
     theory = aim.solve(model, degree=7, times=times, observables=names, check=False, rtol=1e-7, atol=1e-9)
@@ -79,17 +79,27 @@ def test_linear_at_d_200_against_the_limit():
 
 
 @pytest.mark.slow
-@pytest.mark.parametrize("activation", ["linear", "hermite2"])
-def test_shifted_teacher_at_d_200_from_the_same_matrices(activation, matrix_flows):
-    """Seed by seed, with the branch of m* that the seed's own m_1(0) selects; m_1 compared after its boundary layer."""
-    model, dim, seeds = untied(activation, mean=1), 200, range(4)
+@pytest.mark.parametrize(("activation", "mean"), [("linear", 1.0), ("hermite2", np.sqrt(0.5))])
+def test_shifted_teacher_at_d_200_from_a_relaxed_mean(activation, mean, relaxed_flow):
+    """Four streams of tokens from the same matrices, m_1 included: m* = m_2 = 1 for h_1; for h_2 it moves with q."""
+    model, dim = untied(activation, mean=1), 200
     times = np.array([0, 0.05, 0.1, 0.2])
     names = ["p_12", "p_11", "m_1"]
-    run = sgd(model, dim=dim, learning_rate=0.01, batch=256, times=times, seeds=seeds, observables=names)
-    theory = matrix_flows(model, dim, seeds, times, names)
-    result = compare(theory, run, names[:-1], finite_size=0.5 / dim)
+    start, theory = relaxed_flow(model, dim, mean, times, names)
+    run = sgd(
+        model,
+        dim=dim,
+        learning_rate=0.01,
+        batch=256,
+        times=times,
+        seeds=range(4),
+        observables=names,
+        initial=start,
+    )
+    result = compare(theory, run, ["p_12", "p_11"], finite_size=0.5 / dim)
     assert result.passes(), str(result)
-    gap = run.values["m_1"][:, 1:] - np.array([flow["m_1"][1:] for flow in theory])
-    error = gap.std(axis=0, ddof=1) / np.sqrt(len(gap))
-    assert (np.abs(gap.mean(axis=0)) < 4 * error + 2 / dim).all(), gap
-    assert (np.abs(run.values["m_1"][:, 1:]) > 0.2).all()
+    # m - m* is noise of a step and O(d^{-1/2}): the bias of (30), and the lag of the relaxation behind a moving m*.
+    slaved = compare(theory, run, ["m_1"], finite_size=0.5 / np.sqrt(dim))
+    assert slaved.passes(), str(slaved)
+    moved = np.abs(result.theory[0, -1] - result.theory[0, 0])
+    assert moved > 20 * result.standard_error[0, -1]
