@@ -233,8 +233,8 @@ def amp(
     limit. Ctrl-C keeps what was reached. Raises ``InputError`` for arguments out of range.
 
     >>> run = amp("softmax", tokens=2, width=0.5, alpha=0.1, dim=40, seeds=range(2))
-    >>> run.values["mse"].shape[0], run.status.code, bool(0.2 < run.mse < 0.6)
-    (2, 'converged', True)
+    >>> run.values["mse"].shape[0], run.status.ok, bool(0.2 < run.mse < 0.6)
+    (2, True, True)
     """
     built = make_channel(channel, tokens, **options)
     priors = law_priors(built, width, prior)

@@ -1,7 +1,7 @@
 """AMP with stored sensing matrices, as the published experiments run it: the baseline of ``bench_amp``.
 
 Written from the description of arXiv:2506.01582: sym(x_a x_b^T - delta_ab 1)/sqrt(d) for all T^2 pairs of every sample
-in one n x d x d x T x T array, contracted by einsum; the denoiser and the error of the prior from the roots of the cubic
+in one n x d x d x T x T array, contracted by einsum; the denoiser and the error of the prior from roots of the cubic
 point by point and an adaptive quadrature of f^3; for hardmax, orthant probabilities sample by sample. The formulas are
 the exact ones, so that both programs do the same iteration.
 """
