@@ -67,42 +67,65 @@ def test_direct_stays(activation, size):
     assert np.abs(run["q1_11"] - theory["q1_11"]).max() < 10 / run.dim
 
 
+STEP = 0.02
+
+
+def slope(values):
+    """The derivative at the start, to second order, of values at 0, STEP, 2 STEP on the last axis."""
+    return (4 * values[..., 1] - values[..., 2] - 3 * values[..., 0]) / (2 * STEP)
+
+
+def velocity_17(model):
+    """-2 [grad Phi]_12 t_1 p_22 at tr S = tr S^2 = 1/2, that is MP(c = 1)/2: q_12 = 1/4 and p_22 = 1/4."""
+    gradient, _ = potential(model.loss, 1).tied_gradient(np.array([[0.5, 0.25], [0.25, 0.5]]))
+    return -2 * gradient[0, 1] * 0.5 * 0.25
+
+
+def slopes_of_sgd(model, **options):
+    run = sgd(model, times=[0, STEP, 2 * STEP], observables=["p_12"], **options)
+    slopes = slope(run.values["p_12"])
+    return slopes.mean(), slopes.std(ddof=1) / np.sqrt(len(slopes))
+
+
+def slope_of_theory(model):
+    theory = aim.solve(model, degree=9, times=[0, STEP, 2 * STEP], observables=["p_12"], check=False)
+    return slope(theory["p_12"])
+
+
 @pytest.mark.parametrize(
-    ("activation", "correction", "size"),
+    "size",
     [
-        pytest.param("hermite2", 4, SMALL, id="h2-small"),
-        *(
-            pytest.param(f"hermite{n}", correction, size, id=f"h{n}-d={size['dim']}", marks=pytest.mark.slow)
-            for n, correction in ((2, 4), (3, 100))
-            for size in (LARGE, LARGEST)
-        ),
+        *SIZES,
+        pytest.param(LARGEST, id="d=400", marks=pytest.mark.slow),
     ],
 )
-def test_tied_escapes_with_the_velocity_17(activation, correction, size):
-    """The slope of the SGD overlap at the start, by a difference of second order, against -2 [grad Phi]_12 t_1 p_22.
-
-    The gradient of h_2 is made of second moments of the forms, so its corrections are those of the hierarchy, O(1/d).
-    That of h_3 is made of fourth ones: kappa_4 = 48 tr S^4/d = 42/d of forms of variance one is felt up to d = 400,
-    and at d = 60 a step with h_3 diverges on an outlier.
-    """
-    model = tied(activation)
-    step = 0.02
-    times = [0, step, 2 * step]
-    # tr S = 1/2, tr S^2 = 1/2 for MP(c = 1)/2, hence q_12 = 1/4 and p_22 = 1/4.
-    gradient, _ = potential(model.loss, 1).tied_gradient(np.array([[0.5, 0.25], [0.25, 0.5]]))
-    velocity = -2 * gradient[0, 1] * 0.5 * 0.25
+def test_tied_escapes_with_the_velocity_17(size):
+    """h_2: its gradient is made of second moments of the forms, so the corrections are O(1/d) with small factors."""
+    model = tied("hermite2")
+    velocity = velocity_17(model)
     assert aim.recovery(model, follow=False).velocity == pytest.approx(velocity, rel=1e-9)
-    theory = aim.solve(model, degree=9, times=times, observables=["p_12", "q_11"], check=False)
+    expected = slope_of_theory(model)
+    assert expected == pytest.approx(velocity, rel=0.05)
+    found, error = slopes_of_sgd(model, **size)
+    assert abs(found - expected) < 4 * error + 4 / size["dim"] * velocity
+    assert found > 0.5 * velocity
 
-    def slope(values):
-        return (4 * values[..., 1] - values[..., 2] - 3 * values[..., 0]) / (2 * step)
 
-    assert slope(theory["p_12"]) == pytest.approx(velocity, rel=0.1)
-    run = sgd(model, times=times, observables=["p_12", "q_11"], **size)
-    slopes = slope(run.values["p_12"])
-    error = slopes.std(ddof=1) / np.sqrt(len(slopes))
-    assert abs(slopes.mean() - slope(theory["p_12"])) < 4 * error + correction / run.dim * velocity
-    assert slopes.mean() > 0.5 * velocity
+@pytest.mark.slow
+def test_tied_h_3_escapes_with_the_velocity_17_as_d_grows():
+    """The gradient of h_3 is made of fourth moments, and kappa_4 = 48 tr S^4/d = 42/d of forms of variance one.
+
+    Its slope exceeds the limit by about 20/d (.28 at d = 200, .22 at d = 400); what is linear in 1/d is removed.
+    """
+    model = tied("hermite3")
+    velocity, expected = velocity_17(model), slope_of_theory(model)
+    assert aim.recovery(model, follow=False).velocity == pytest.approx(velocity, rel=1e-9)
+    assert expected == pytest.approx(velocity, rel=0.1)
+    coarse, first = slopes_of_sgd(model, dim=200, learning_rate=0.0025, batch=512, seeds=range(6))
+    fine, second = slopes_of_sgd(model, dim=400, learning_rate=0.005, batch=512, seeds=range(6))
+    error = np.hypot(2 * second, first)
+    assert abs(2 * fine - coarse - expected) < 4 * error
+    assert error < 0.15 * velocity
 
 
 @pytest.mark.parametrize("size", SIZES)

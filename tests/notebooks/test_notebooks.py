@@ -22,7 +22,8 @@ def execute(path, size, monkeypatch, timeout):
 
 def test_there_are_notebooks():
     names = {path.stem for path in NOTEBOOKS}
-    assert names >= {"figure1_truncation_softmax", "figure4_exact_linear", "spectrum_in_time", "bayes_algorithms"}
+    figures = {"figure1_truncation_softmax", "figure2_parameterizations", "figure3_fast_slow", "figure4_exact_linear"}
+    assert names >= figures | {"spectrum_in_time", "bayes_algorithms"}
 
 
 @pytest.mark.parametrize("path", NOTEBOOKS, ids=lambda path: path.stem)
