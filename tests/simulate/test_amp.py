@@ -361,6 +361,6 @@ def test_amp_reaches_the_bayes_optimal_error(channel, alpha, width, tokens):
 def test_hardmax_amp_is_far_below_the_published_curve():
     """alpha = 1.10579, rho = 1/2: published state evolution .2947 (data of arXiv:2506.01582), exact .0670881."""
     run = amp("hardmax", width=0.5, alpha=1.1057884, dim=100, seeds=range(4))
-    assert run.theory == pytest.approx(0.0670881, abs=1e-6)
+    assert run.theory == pytest.approx(0.0670881, abs=5e-6)  # n is rounded
     assert run.mse < 0.1
     assert run.mse + 20 * run.mse_error < 0.2947

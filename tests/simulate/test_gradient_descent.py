@@ -150,7 +150,12 @@ def test_bad_input_is_named(changes, message):
         gradient_descent(**options)
 
 
-PUBLISHED = {0.050534994138583214: (0.7810075, 0.0148260), 0.08622851962556746: (0.5435142, 0.0170838)}
+PUBLISHED = {
+    0.050534994138583214: (0.7810075, 0.0148260),
+    0.08622851962556746: (0.5435142, 0.0170838),
+    0.12312797505674725: (0.3097998, 0.0104698),
+    0.1471328477139372: (0.1915915, 0.0042870),
+}
 """alpha: (mse, standard deviation over 16 samples) of gradient descent averaged over 32 initializations at d = 200,
 T = 2, rho = 1/2: public data of arXiv:2506.01582 (repository BO_ExtensiveRankAttention, GD_averaged)."""
 
@@ -158,11 +163,11 @@ T = 2, rho = 1/2: public data of arXiv:2506.01582 (repository BO_ExtensiveRankAt
 @pytest.mark.slow
 @pytest.mark.parametrize("alpha", PUBLISHED)
 def test_averaged_gradient_descent_follows_the_published_experiment(alpha):
-    """One teacher and 6 initializations, from which the error of the average over 32 follows without bias.
+    """One teacher and 4 initializations, from which the error of the average over 32 follows without bias.
 
     Allowed: 3 published standard deviations of one sample, since ours is one sample as well.
     """
-    run = gradient_descent("softmax", width=0.5, alpha=alpha, dim=200, initializations=6, predict=False)
+    run = gradient_descent("softmax", width=0.5, alpha=alpha, dim=200, initializations=4, predict=False)
     mean, deviation = PUBLISHED[alpha]
     assert abs(float(run.averaged_over(32)[0, -1]) - mean) < 3 * deviation
     assert run.mse > 1.3 * mean
