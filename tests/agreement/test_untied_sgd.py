@@ -147,7 +147,8 @@ def test_time_scales_separate_as_d_grows(relaxed_flow):
 def test_shifted_teacher_at_d_200_from_a_relaxed_mean(activation, mean, relaxed_flow):
     """Four streams of tokens from the same matrices: m* = m_2 = 1 for h_1; for h_2 it moves with q, from .71 to 1.2.
 
-    SGD is that of the flow with its mean in motion, and within O(1/d) that of the fast-slow limit.
+    SGD is that of the flow with its mean in motion, and within O(1/d) that of the fast-slow limit. Measured for h_2 at
+    d = 100 and 200: forms that are not quite Gaussian add 1/d to p_12, gradient noise 2 learning_rate d/batch to p_11.
     """
     model, dim = untied(activation, mean=1), 200
     times = np.array([0, 0.05, 0.1, 0.2])
@@ -156,16 +157,19 @@ def test_shifted_teacher_at_d_200_from_a_relaxed_mean(activation, mean, relaxed_
     run = sgd(
         model,
         dim=dim,
-        learning_rate=0.01,
-        batch=256,
+        learning_rate=0.005,
+        batch=512,
         times=times,
         seeds=range(4),
         observables=names,
         initial=start,
     )
-    result = compare(mean_in_motion(model, dim, start, times), run, names, finite_size=0.5 / dim)
+    moving = mean_in_motion(model, dim, start, times)
+    result = compare(moving, run, ["p_12", "p_11"], finite_size=1 / dim)
     assert result.passes(), str(result)
-    limit = compare(theory, run, ["p_12", "p_11"], finite_size=(0.5 if activation == "linear" else 3) / dim)
+    means = compare(moving, run, ["m_1"], finite_size=2 / dim)
+    assert means.passes(), str(means)
+    limit = compare(theory, run, ["p_12", "p_11"], finite_size=(1 if activation == "linear" else 3) / dim)
     assert limit.passes(), str(limit)
     # m - m* is noise of a step and O(d^{-1/2}): the bias of (30), and the lag of the relaxation behind a moving m*.
     slaved = compare(theory, run, ["m_1"], finite_size=0.7 / np.sqrt(dim))
