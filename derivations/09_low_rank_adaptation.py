@@ -2,7 +2,7 @@
 
 Result. The gradient by S is the same for every factorization; its pull-back to the parameters changes. A trained S_0
 moves along the gradient itself, as under direct optimization, U and V as in untied attention; a frozen S_0 enters the
-gradient alone. The mean m = Tr S/sqrt(d) relaxes at the speed t^A + t^B, plus 1 when S_0 is trained, and the bias changes with
+gradient alone. The mean m = Tr S/sqrt(d) relaxes at the speed t^A + t^B, plus 1 when S_0 is trained, and the bias with
 it. Dropping S_0 gives derivation 5 back, dropping U and V the direct flow with a mean.
 """
 
