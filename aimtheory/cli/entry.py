@@ -54,6 +54,12 @@ def main(argv: Sequence[str] | None = None) -> int:
     except AimTheoryError as error:
         print(f"aimtheory: error: {error}", file=sys.stderr)
         return _ERROR_CODE
+    except MemoryError as error:
+        detail = str(error).rstrip(".") or "an array is too large"
+        print(
+            f"aimtheory: error: out of memory: {detail}; lower the degree, the dimension or the batch", file=sys.stderr
+        )
+        return _ERROR_CODE
     except KeyboardInterrupt:
         print("aimtheory: interrupted; nothing was finished that could be saved", file=sys.stderr)
         return INTERRUPTED_CODE

@@ -15,11 +15,13 @@ from aimtheory.hierarchy.closed_system import ClosedSystem
 from aimtheory.hierarchy.initial_moments import initial_means
 from aimtheory.hierarchy.observables import OverlapReader, TracePolynomial, mean_index, named_observable, trace_drift
 from aimtheory.model import AttentionModel
-from aimtheory.population import Potential, nearest_covariance, potential
+from aimtheory.population import Potential, nearest_covariance, potential, sampled_potential
 from aimtheory.words import Word
 
 FloatArray = NDArray[np.float64]
 Moments = Callable[[Sequence[Word]], FloatArray]
+
+_CHECK_SAMPLES = 1 << 15
 
 _SLOWEST = 1e-8
 """Least speed t^A + t^B of a mean, below which it no longer relaxes faster than the moments."""
@@ -66,6 +68,7 @@ class CouplingValues:
         self._transposed = self._linear(transposed)
         self._drifts = {c: {o: self._linear([p]) for o, p in row.items()} for c, row in self._bias.items()}
         self.left_cone = 0.0
+        self.cubature_error = 0.0
         self.slowest = np.inf
         self.fast: FastMean | None = None
         start = initial_means(model) if start_mean is None else np.asarray(start_mean, dtype=np.float64)
@@ -134,10 +137,12 @@ class CouplingValues:
         values = moments(self.words)
         order = self._order_parameters(values)
         if self.symmetric:
-            gradient, _ = self.potential.tied_gradient(order.q1)
+            gradient, error = self.potential.tied_gradient(order.q1)
+            self._remember(error, gradient)
             by_kind = {"gradient": gradient}
         else:
             result = self.potential.gradients(order.mean, order.q1, order.q2)
+            self._remember(result.error, result.q1, result.q2)
             by_kind = {"gradient_transposed": result.q1, "gradient_plain": result.q2}
         decay = float(self.model.weight_decay)
         known = {
@@ -147,6 +152,48 @@ class CouplingValues:
         }
         known |= self._biases(known, values)
         return np.array([known[c] for c in self.views.couplings], dtype=np.float64)
+
+    def _remember(self, error: float, *gradients: FloatArray) -> None:
+        """Keep the largest error of the cubature, relative to the gradients it is an error of."""
+        size = max(float(np.abs(g).max()) for g in gradients)
+        self.cubature_error = max(self.cubature_error, error / max(size, 1e-12) if error > 0 else 0.0)
+
+    def doubt(self, moments: Moments) -> str | None:
+        """Why the gradients at a state are not to be trusted, from Monte Carlo that shares nothing with the cubature.
+
+        None when they agree within six standard errors (false alarm 1e-8 an entry), when they are closed forms, or
+        when the overlaps are too singular for the likelihood ratio.
+        """
+        if self.potential.has_closed_form:
+            return None
+        order = self.order_parameters(moments)
+        sampled = sampled_potential(
+            self.model.loss, self.model.covariance_matrix, order.mean, order.q1, order.q2, samples=_CHECK_SAMPLES
+        )
+        if sampled is None:
+            return None
+        if self.symmetric:
+            gradient, error = self.potential.tied_gradient(order.q1)
+            pairs = [("g", gradient, 2 * sampled.plus, 2 * sampled.plus_error)]
+        else:
+            result = self.potential.gradients(order.mean, order.q1, order.q2)
+            error = result.error
+            pairs = [
+                ("g1 + g2", result.q1 + result.q2, 2 * sampled.plus, 2 * sampled.plus_error),
+                ("g1 - g2", result.q1 - result.q2, 2 * sampled.minus, 2 * sampled.minus_error),
+            ]
+        for name, ours, theirs, spread in pairs:
+            if not spread.any():
+                continue
+            away = np.abs(ours - theirs) - 6 * spread - 2 * error
+            k, l = np.unravel_index(int(away.argmax()), away.shape)
+            if away[k, l] > 0:
+                return (
+                    f"the cubature of {name}_{k + 1}{l + 1} gives {ours[k, l]:.4g} where Monte Carlo gives "
+                    f"{theirs[k, l]:.4g} +- {spread[k, l]:.1g}: the loss has a "
+                    "feature that the nodes do not resolve (too steep, as a softmax at a large inverse temperature)"
+                )
+        return None
 
     def _biases(self, known: dict[Coupling, float], values: FloatArray) -> dict[Coupling, float]:
         """beta from d tr S_k/dt = 0 over the trained indices with a mean."""

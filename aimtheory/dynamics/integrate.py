@@ -35,8 +35,12 @@ class Event:
     terminal: bool = False
 
     def __post_init__(self) -> None:
-        if not np.isfinite(self.level):
-            raise InputError(f"event level = {self.level} for {self.observable} must be finite")
+        if (
+            isinstance(self.level, bool)
+            or not isinstance(self.level, int | float | np.number)
+            or not np.isfinite(self.level)
+        ):
+            raise InputError(f"event level = {self.level!r} for {self.observable} must be a finite number")
 
 
 @dataclass(frozen=True)

@@ -25,6 +25,7 @@ from aimtheory.dynamics.trajectory import Trajectory
 from aimtheory.errors import AssumptionError, InputError
 from aimtheory.hierarchy import views
 from aimtheory.hierarchy.initial_moments import initial_law, initial_means
+from aimtheory.hierarchy.moments import check_model
 from aimtheory.hierarchy.observables import TracePolynomial, trace_drift
 from aimtheory.model import AttentionIndex, AttentionModel
 from aimtheory.population import Potential
@@ -129,6 +130,7 @@ def recovery(
     >>> aim.recovery(aim.models.load("direct-hermite2"), follow=False).recovers
     False
     """
+    check_model(model)
     k, teacher = _pair(model)
     seen = views(model)
     couplings = CouplingValues(model, seen)
@@ -169,7 +171,7 @@ def recovery(
     vanishing = _vanishing(model, couplings.potential, k, teacher, order.mean, order.q1, order.q2, traces)
     kind = model.indices[k].factorization.kind
     threshold = 0.1 * strength if level is None else level
-    if not (np.isfinite(threshold) and threshold > 0):
+    if not isinstance(threshold, int | float | np.number) or not 0 < threshold < np.inf:
         raise InputError(f"level = {level} must be a positive number")
     speed = max(abs(q1), _ZERO)
     span = (50 * threshold / speed if moves else 5.0) if horizon is None else horizon

@@ -3,6 +3,8 @@
 from __future__ import annotations
 
 from collections.abc import Callable, Iterable, Sequence
+from dataclasses import replace
+from functools import partial
 from typing import TYPE_CHECKING
 
 import numpy as np
@@ -11,13 +13,13 @@ from numpy.typing import ArrayLike, NDArray
 from aimtheory.dynamics.coupling_values import CouplingValues, read_observables
 from aimtheory.dynamics.fast_mean import critical_points
 from aimtheory.dynamics.integrate import Event, Integration, Progress, check_times, integrate
-from aimtheory.dynamics.status import COMPLETE, EVENT, INTERRUPTED, UNCHECKED, UNTRUSTED, Status
+from aimtheory.dynamics.status import BROKEN, COMPLETE, EVENT, INTERRUPTED, UNCHECKED, UNTRUSTED, Status
 from aimtheory.dynamics.trajectory import Trajectory
-from aimtheory.errors import InputError
+from aimtheory.errors import AssumptionError, InputError
 from aimtheory.hierarchy import Closure, closure, views
 from aimtheory.hierarchy.closures import ClosedSystem, ClosureProblem
 from aimtheory.hierarchy.initial_moments import ParameterMatrices
-from aimtheory.hierarchy.moments import check_degree
+from aimtheory.hierarchy.moments import check_degree, check_model
 from aimtheory.hierarchy.observables import default_observables, observable_words
 from aimtheory.model import AttentionModel
 from aimtheory.words import Word, trace_name
@@ -29,6 +31,12 @@ FloatArray = NDArray[np.float64]
 
 TRUST_TOLERANCE = 1e-2
 """Default disagreement of degrees M and M-2, relative to max(1, |value|), beyond which values are not trusted."""
+
+
+_CUBATURE_LIMIT = 1e-2
+"""Relative error of the gradients beyond which a trajectory is not trusted: what the trust tolerance allows the
+closure.
+"""
 
 
 def solve(
@@ -67,11 +75,15 @@ def solve(
     >>> run.status.code, [round(float(p), 3) for p in run["p_12"]]
     ('complete', [0.0, 0.112, 0.221])
     """
+    check_model(model)
     degree = check_degree(degree)
     grid = check_times(times)
     for name, value in (("rtol", rtol), ("atol", atol), ("trust_tolerance", trust_tolerance)):
-        if not (np.isfinite(value) and value > 0):
-            raise InputError(f"{name} = {value} must be a positive number")
+        if isinstance(value, bool) or not isinstance(value, int | float | np.number) or not 0 < value < np.inf:
+            raise InputError(f"{name} = {value!r} must be a positive number")
+    for event in events:
+        if not isinstance(event, Event):
+            raise InputError(f"event {event!r} is not an Event; write aim.Event('p_12', 0.3)")
     chosen = _closure(closure, closure_options)
     seen = views(model)
     names = tuple(default_observables(model) if observables is None else _names(observables))
@@ -83,7 +95,8 @@ def solve(
     notes = _mean_notes(system, couplings)
     result = _integrate(system, couplings, grid, events, rtol, atol, dense, progress)
     couplings.restart()
-    values = read_observables(system, couplings, names, result.states)
+    values, result = _read_all(system, couplings, names, result)
+    doubt = _doubt(system, couplings, result) if check else None
 
     coarser = chosen.coarser_degree(degree) if check and result.times.size and not system.is_exact else None
     errors = {name: np.full(len(result.times), np.nan) for name in names}
@@ -118,6 +131,10 @@ def solve(
         code = UNCHECKED if code in (COMPLETE, EVENT) else code
     elif trusted_until < reached and code in (COMPLETE, EVENT):
         code = UNTRUSTED
+    if doubt is not None:
+        notes.append(f"{doubt}: do not use this trajectory")
+        trusted_until = 0.0
+        code = UNTRUSTED if code in (COMPLETE, EVENT, UNCHECKED) else code
     if couplings.left_cone > 0:
         notes.append(f"the overlaps left the covariance cone by {couplings.left_cone:.2g} and were projected onto it")
     return Trajectory(
@@ -186,6 +203,9 @@ def _names(observables: Iterable[str | Word]) -> list[str]:
     if isinstance(observables, str):
         raise InputError(f"observables = {observables!r} is one name; give a list such as [{observables!r}]")
     names = [trace_name(item) if isinstance(item, Word) else item for item in observables]
+    for name in names:
+        if not isinstance(name, str):
+            raise InputError(f"observable {name!r} is neither a name such as 'p_12' nor a word")
     if not names:
         raise InputError("observables is empty; name at least one, or leave it out for the default ones")
     return names
@@ -219,6 +239,55 @@ def _integrate(
         dense=dense,
         progress=progress,
     )
+
+
+def _read_all(
+    system: ClosedSystem, couplings: CouplingValues, names: Sequence[str], result: Integration
+) -> tuple[dict[str, FloatArray], Integration]:
+    """Observables at all states, and the integration cut where an assumption fails on reading (a branch of means that
+    ends).
+    """
+    try:
+        return read_observables(system, couplings, names, result.states), result
+    except AssumptionError as error:
+        count = 0
+        couplings.restart()
+        values: dict[str, list[float]] = {name: [] for name in names}
+        for state in result.states:
+            try:
+                row = read_observables(system, couplings, names, state[None])
+            except AssumptionError:
+                break
+            count += 1
+            for name in names:
+                values[name].append(float(row[name][0]))
+        if count == 0:
+            raise
+        after = float(result.times[count - 1])
+        note = f"after t = {after:.6g}: {error}"
+        cut = replace(
+            result, times=result.times[:count], states=result.states[:count], code=BROKEN, notes=(*result.notes, note)
+        )
+        return {name: np.array(column) for name, column in values.items()}, cut
+
+
+def _moments(system: ClosedSystem, state: FloatArray, words: Sequence[Word]) -> FloatArray:
+    return system.moments(words, state)
+
+
+def _doubt(system: ClosedSystem, couplings: CouplingValues, result: Integration) -> str | None:
+    """Why the couplings are not to be trusted: a cubature error that shows, or Monte Carlo that disagrees at an end."""
+    if couplings.cubature_error > _CUBATURE_LIMIT:
+        return f"the gradients of the potential have a relative cubature error of {couplings.cubature_error:.2g}"
+    for state in (result.states[0], result.states[-1]) if len(result.states) else ():
+        couplings.restart()
+        try:
+            reason = couplings.doubt(partial(_moments, system, state))
+        except AssumptionError:
+            continue
+        if reason is not None:
+            return reason
+    return None
 
 
 def _compare(

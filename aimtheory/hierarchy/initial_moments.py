@@ -6,7 +6,7 @@ from collections.abc import Mapping
 
 import numpy as np
 
-from aimtheory.errors import InputError, NumericsError
+from aimtheory.errors import AssumptionError, InputError, NumericsError
 from aimtheory.hierarchy.moments import MomentHierarchy
 from aimtheory.hierarchy.views import Views
 from aimtheory.model import EMBEDDING, AttentionModel, LetterLaws
@@ -179,11 +179,29 @@ def joint_law(model: AttentionModel, views: Views, initial: JointLaw | Parameter
     return law
 
 
+def check_positive_views(views: Views, matrices: Mapping[Letter, np.ndarray]) -> None:
+    """Raise ``AssumptionError`` when a view X X^T is given by what is not positive semidefinite."""
+    for letter, matrix in matrices.items():
+        word = None if letter.transposed else views.expansion.get(letter)
+        if word is None or len(word) < 2 or word != word.T:
+            continue
+        scale = max(1.0, float(np.abs(matrix).max()))
+        if float(np.abs(matrix - matrix.T).max()) > 1e-8 * scale:
+            raise AssumptionError(f"{letter} = {word} must be symmetric, but the matrix given is not")
+        smallest = float(np.linalg.eigvalsh(matrix)[0])
+        if smallest < -1e-7 * scale:
+            raise AssumptionError(
+                f"{letter} = {word} must be positive semidefinite, but what is given for it has the eigenvalue "
+                f"{smallest:.4g}: no real factor has these moments (for a spectral law, take one on [0, infinity))"
+            )
+
+
 def check_given_matrices(views: Views, matrices: Mapping[Letter, np.ndarray]) -> None:
     """Raise ``AssumptionError`` when a given attention matrix is close to finite rank (Assumption 1.1 of [D]).
 
     Only self-adjoint views are looked at, and only those that are an attention matrix by themselves.
     """
+    check_positive_views(views, matrices)
     alone = {word.letters[0] for S in views.matrices for word, _ in S if len(word) == 1 and len(S) == 1}
     for letter, matrix in matrices.items():
         if letter in alone and letter.symmetric and matrix.any():
@@ -220,6 +238,7 @@ __all__ = [
     "check_given_matrices",
     "check_letters",
     "check_parameters",
+    "check_positive_views",
     "fock_quiver",
     "initial_law",
     "initial_means",

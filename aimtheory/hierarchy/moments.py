@@ -34,6 +34,13 @@ def check_degree(degree: object) -> int:
     return int(degree)
 
 
+def check_model(model: object) -> None:
+    """``InputError`` unless this is a model, with a hint for a name given in its place."""
+    if not isinstance(model, AttentionModel):
+        hint = f": load it with aim.models.load({model!r})" if isinstance(model, str) else ""
+        raise InputError(f"model = {model!r} is not an AttentionModel{hint}")
+
+
 _MOST_WORDS = 1 << 26
 """Most words of one length that are enumerated: about a minute and 2 GiB."""
 
@@ -298,6 +305,7 @@ def derive(model: AttentionModel, degree: int, observables: Iterable[str | Word]
     >>> h.equations[h.words[0]]
     -2*g_11*tr(S1 S1) - 2*g_12*tr(S1 S2)
     """
+    check_model(model)
     degree = check_degree(degree)
     seen = views(model)
     longest = seen.longest(degree)
@@ -362,4 +370,4 @@ def _reachable(seen: Views, start: Sequence[Word], degree: int, longest: int) ->
     return tuple(np.array(sorted(codes), dtype=np.int64) for codes in known)
 
 
-__all__ = ["CouplingOperator", "MomentHierarchy", "check_degree", "derive", "moment_symbol"]
+__all__ = ["CouplingOperator", "MomentHierarchy", "check_degree", "check_model", "derive", "moment_symbol"]

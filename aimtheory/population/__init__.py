@@ -11,6 +11,8 @@ from aimtheory.population.estimate import PotentialGradients as PotentialGradien
 from aimtheory.population.gaussian_law import GaussianLaw as GaussianLaw
 from aimtheory.population.gaussian_law import OrderParameters as OrderParameters
 from aimtheory.population.gaussian_law import order_parameters as order_parameters
+from aimtheory.population.likelihood_ratio import SampledPotential as SampledPotential
+from aimtheory.population.likelihood_ratio import sampled_potential as sampled_potential
 from aimtheory.population.potential import Potential as Potential
 from aimtheory.population.potential import potential as potential
 from aimtheory.population.wick import QuadraticForm as QuadraticForm
@@ -27,6 +29,7 @@ __all__ = [
     "Potential",
     "PotentialGradients",
     "QuadraticForm",
+    "SampledPotential",
     "TraceExpansion",
     "check_extensive_rank",
     "check_finite_mean",
@@ -38,4 +41,5 @@ __all__ = [
     "nearest_order_parameters",
     "order_parameters",
     "potential",
+    "sampled_potential",
 ]

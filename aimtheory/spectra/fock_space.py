@@ -23,7 +23,7 @@ import numpy as np
 import scipy.sparse as sparse
 
 from aimtheory.errors import InputError
-from aimtheory.spectra.law import FloatArray, SpectralLaw
+from aimtheory.spectra.law import FloatArray, SpectralLaw, check_words
 
 Step = tuple[str, str, int]
 """(kind, letter, length of the run): kind ``"out"`` for l(e), ``"in"`` for l(f), ``"run"`` for a self-adjoint letter.
@@ -114,6 +114,7 @@ def fock_operators(
                 if new not in index[target]:
                     index[target][new] = len(index[target])
                     queue.append((target, new, degree + letter.degree))
+        check_words(len(queue), depth)
     operators = {letter.name: _operator(letter, index, known, runs) for letter in letters}
     dimensions = {space: len(paths) for space, paths in index.items()}
     return FockOperators(tuple(letters), depth, base, operators, dimensions)

@@ -14,7 +14,7 @@ from aimtheory.errors import InputError
 from aimtheory.scalars import Scalar
 from aimtheory.spectra.cumulants import tidy
 from aimtheory.spectra.joint_law import CodeArray, JointLaw, all_codes, bracelet, check_length, dense, unpack_dense
-from aimtheory.spectra.law import FloatArray, SpectralLaw
+from aimtheory.spectra.law import FloatArray, SpectralLaw, check_words
 
 Block = tuple[str, int]
 
@@ -160,6 +160,7 @@ class FreeFamily(JointLaw):
         the diagonal. Source: free product of Hilbert spaces (Voiculescu); used as in the GNS closure.
         """
         depth = check_length(depth)
+        check_words(depth, depth)
         count = len(self.laws)
         coefficients = [law.jacobi(depth + 1).floats() for _, law in self.laws]
         # Per level: base-`count` codes of the surviving words, and each word's leading letter and run length.
@@ -187,6 +188,7 @@ class FreeFamily(JointLaw):
                 fresh_codes.append(codes[level][alive] + letter * count**level)
                 fresh_leading.append(np.full(len(target), letter, dtype=np.int64))
                 fresh_runs.append(run[alive] + 1)
+            check_words(created, depth)
             if level < depth:
                 codes.append(np.concatenate(fresh_codes))
                 leading.append(np.concatenate(fresh_leading))

@@ -18,7 +18,7 @@ import numpy as np
 from aimtheory.errors import AssumptionError, InputError
 from aimtheory.scalars import to_sympy
 from aimtheory.spectra.joint_law import JointLaw
-from aimtheory.spectra.law import FloatArray
+from aimtheory.spectra.law import FloatArray, check_words
 
 
 @dataclass(frozen=True)
@@ -54,6 +54,7 @@ def gram_operators_of_moments(
     matrices have such moments.
     """
     letters = law.letters
+    check_words(int(float(len(letters)) ** min(depth, 64)), depth)
     words = [w for length in range(depth + 1) for w in itertools.product(letters, repeat=length)]
     exact: dict[tuple[str, ...], Any] = {}
 
@@ -120,6 +121,7 @@ def gram_operators_of_matrices(matrices: Mapping[str, FloatArray], depth: int) -
     if len(shapes) != 1 or len(next(iter(shapes))) != 2 or len(set(next(iter(shapes)))) != 1:
         raise InputError(f"given matrices have shapes {sorted(shapes)}; they must be square and of one size")
     dim = next(iter(shapes))[0]
+    check_words(int(float(len(arrays)) ** min(depth, 64)), depth)
     basis = np.zeros((0, dim * dim))
     level: list[FloatArray] = [np.eye(dim)]
     looked = 0

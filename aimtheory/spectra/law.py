@@ -129,6 +129,18 @@ class SpectralLaw(ABC):
         return np.ascontiguousarray(vectors[:, kept] * np.sqrt(eigenvalues[kept]))
 
 
+MOST_WORDS = 1 << 14
+"""Most words on which operators are compressed: dense matrices of this size take two gibibytes each."""
+
+
+def check_words(count: int, depth: Fraction | int) -> None:
+    """``InputError`` when compressed operators would keep more than ``MOST_WORDS`` words."""
+    if count > MOST_WORDS:
+        raise InputError(
+            f"compressing to depth {depth} (degree {2 * depth + 1}) keeps more than {MOST_WORDS} words; lower the degree"
+        )
+
+
 def positive_scalar(value: object, name: str) -> Scalar:
     """Read a parameter that must be > 0; a symbol passes unless sympy knows that it is not positive."""
     scalar = to_scalar(value, name)

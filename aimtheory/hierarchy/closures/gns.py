@@ -9,7 +9,7 @@ import numpy as np
 
 from aimtheory.errors import InputError
 from aimtheory.hierarchy.closed_system import Closure, ClosureProblem, FloatArray
-from aimtheory.hierarchy.initial_moments import joint_law
+from aimtheory.hierarchy.initial_moments import check_positive_views, joint_law
 from aimtheory.hierarchy.operator_flow import Level, OperatorSystem
 from aimtheory.spectra import (
     FockFamily,
@@ -33,6 +33,10 @@ class Gns(Closure):
 
     name: ClassVar[str] = "gns"
 
+    def coarser_degree(self, degree: int) -> int | None:
+        """M - 2, down to 3, the least degree that keeps a word."""
+        return degree - 2 if degree >= 5 else None
+
     def close(self, problem: ClosureProblem) -> OperatorSystem:
         """Compress the initial operators, by what is known of them.
 
@@ -42,9 +46,12 @@ class Gns(Closure):
         """
         views, depth = problem.views, (problem.degree - 1) // 2
         law = joint_law(problem.model, views, problem.initial)
+        if depth < 1:
+            raise InputError(f"closure 'gns' at degree {problem.degree} keeps no word at all; its least degree is 3")
         if isinstance(law, FreeFamily):
             free = law.operators(depth)
             matrices = {letter: free.operators[str(letter)] for letter in views.alphabet.letters}
+            check_positive_views(views, {letter: matrix.toarray() for letter, matrix in matrices.items()})
             return OperatorSystem(
                 Level.of_views(views), views.couplings, matrices, free.state, _vacuum_product, 2 * depth + 1
             )
@@ -64,9 +71,14 @@ class Gns(Closure):
                         f"closure 'gns' needs moments up to length 3 at least, the table given stops at {law.degree}; "
                         "add longer words"
                     )
-                depth = min(depth, (law.degree - 1) // 2)
+                if law.degree < 2 * depth + 1:
+                    raise InputError(
+                        f"closure 'gns' at degree {problem.degree} needs moments up to length {2 * depth + 1}, but the "
+                        f"table given stops at {law.degree}; lower the degree or add longer words"
+                    )
             gram = gram_operators_of_moments(law, depth, lambda name: str(letters[name].T))
         matrices = {letter: gram.operators[name] for name, letter in letters.items()}
+        check_positive_views(views, matrices)
         return OperatorSystem(
             Level.of_views(views), views.couplings, matrices, gram.state, _vacuum_product, 2 * depth + 1
         )

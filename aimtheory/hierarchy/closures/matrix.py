@@ -21,6 +21,8 @@ from aimtheory.model import EMBEDDING
 from aimtheory.spectra import MatrixFamily
 from aimtheory.words import Letter
 
+_LARGEST = 20_000
+
 
 @dataclass(frozen=True)
 class Matrix(Closure):
@@ -39,6 +41,10 @@ class Matrix(Closure):
             value = getattr(self, field)
             if isinstance(value, bool) or not isinstance(value, int | np.integer) or value < least:
                 raise InputError(f"{field} = {value!r} of closure 'matrix' must be an integer of at least {least}")
+        if self.dim > _LARGEST:
+            raise InputError(
+                f"dim = {self.dim} of closure 'matrix' is above {_LARGEST}; its matrices would not fit in memory"
+            )
 
     @property
     def options(self) -> Mapping[str, Any]:
