@@ -136,9 +136,7 @@ MOST_WORDS = 1 << 14
 def check_words(count: int, depth: Fraction | int) -> None:
     """``InputError`` when compressed operators would keep more than ``MOST_WORDS`` words."""
     if count > MOST_WORDS:
-        raise InputError(
-            f"compressing to depth {depth} (degree {2 * depth + 1}) keeps more than {MOST_WORDS} words; lower the degree"
-        )
+        raise InputError(f"depth {depth}, degree {2 * depth + 1}, keeps more than {MOST_WORDS} words; lower the degree")
 
 
 def positive_scalar(value: object, name: str) -> Scalar:

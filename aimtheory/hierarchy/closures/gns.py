@@ -46,8 +46,6 @@ class Gns(Closure):
         """
         views, depth = problem.views, (problem.degree - 1) // 2
         law = joint_law(problem.model, views, problem.initial)
-        if depth < 1:
-            raise InputError(f"closure 'gns' at degree {problem.degree} keeps no word at all; its least degree is 3")
         if isinstance(law, FreeFamily):
             free = law.operators(depth)
             matrices = {letter: free.operators[str(letter)] for letter in views.alphabet.letters}
@@ -56,6 +54,8 @@ class Gns(Closure):
                 Level.of_views(views), views.couplings, matrices, free.state, _vacuum_product, 2 * depth + 1
             )
         if isinstance(law, FockFamily) and problem.initial is None:
+            if depth < 1:
+                raise InputError(f"closure 'gns' at degree {problem.degree} keeps no path; its least degree is 3")
             fock = law.operators(depth)
             parameters = {letter: fock.operators[letter.name] for letter in views.parameters}
             return OperatorSystem(
