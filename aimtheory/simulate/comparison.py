@@ -73,7 +73,9 @@ class Comparison:
                 f"{self.standard_error[row, n]:10.2e}  {self.sigmas[row, n]:7.2f}"
                 for n, time in enumerate(self.times)
             ]
-        tail = [f"{self.seeds} seeds; largest difference {self.largest:.2f} sigmas", *self.notes]
+        missing = int(np.isnan(self.sigmas).sum())
+        lost = (f"{missing} rows have no value and do not pass",) if missing else ()
+        tail = [*lost, f"{self.seeds} seeds; largest difference {self.largest:.2f} sigmas", *self.notes]
         return "\n".join([*lines, *tail])
 
 
@@ -209,6 +211,9 @@ def _notes(theories: Sequence[Any], simulation: SgdRun) -> tuple[str, ...]:
     if not simulation.status.ok:
         notes.insert(0, f"simulation {simulation.status.code}: {simulation.status.advice}")
     for theory in theories[:1]:
+        model = getattr(theory, "model", None)
+        if model is not None and model != simulation.model:
+            notes.append(f"the theory is of another model, {model!r}, than the simulation, {simulation.model!r}")
         status = getattr(theory, "status", None)
         trusted = getattr(theory, "trusted_until", None)
         if status is not None and not status.ok:

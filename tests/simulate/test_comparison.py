@@ -7,7 +7,7 @@ import pytest
 from scipy import stats
 
 import aimtheory as aim
-from aimtheory.simulate import RunStatus, SgdRun, compare
+from aimtheory.simulate import RunStatus, SgdRun, compare, sgd
 
 
 @dataclass(frozen=True)
@@ -189,3 +189,11 @@ def test_table_and_names():
         compare(Line(TIMES, 0.3), run, [])
     both = replace(run, values={"loss": run.values["p_12"], "p_12": run.values["p_12"]})
     assert compare(Line(TIMES, 0.3), both).observables == ("p_12",)
+
+
+def test_a_theory_of_another_model_is_said():
+    run = sgd(aim.models.load("tied-linear"), dim=30, learning_rate=0.02, batch=8, times=[0, 0.1], seeds=range(3))
+    theory = aim.solve(aim.models.load("tied-erf"), degree=5, times=run.times, check=False)
+    assert any("another model" in note for note in compare(theory, run, ["t_1"]).notes)
+    same = aim.solve(aim.models.load("tied-linear"), degree=5, times=run.times, check=False)
+    assert not any("another model" in note for note in compare(same, run, ["t_1"]).notes)
