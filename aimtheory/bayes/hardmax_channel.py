@@ -33,6 +33,10 @@ _TABLE_POINTS = (0.1, 0.2, 0.3, 0.4, 0.5, 0.6, 0.7, 0.8, 0.9)
 """Where a cubature table is fitted, s = sqrt(r)/(1 + sqrt(r))."""
 
 
+_MOST_TOKENS = 4
+"""Seconds at three tokens, minutes at four; each further token multiplies time and memory by ten and more."""
+
+
 @dataclass(frozen=True)
 class HardmaxChannel(ScaleFreeChannel):
     """``y_a = argmax_b h_ab`` for every row a (the softmax channel at infinite inverse temperature).
@@ -54,6 +58,11 @@ class HardmaxChannel(ScaleFreeChannel):
 
     def __post_init__(self) -> None:
         object.__setattr__(self, "tokens", check_tokens(self.tokens))
+        if self.tokens > _MOST_TOKENS:
+            raise InputError(
+                f"tokens = {self.tokens} is above {_MOST_TOKENS}: the orthants are then out of reach of the "
+                "cubature in time and memory"
+            )
         for name in ("points", "inner_points"):
             value = getattr(self, name)
             if not isinstance(value, int) or value < 2 or value & (value - 1):

@@ -361,3 +361,8 @@ def test_several_matrices():
 def test_bad_input_is_named(make, message):
     with pytest.raises(InputError, match=message):
         make()
+
+
+def test_hardmax_of_many_tokens_is_refused():
+    with pytest.raises(InputError, match="above 4"):
+        HardmaxChannel(tokens=30)
