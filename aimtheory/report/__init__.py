@@ -9,6 +9,7 @@ from aimtheory.report.mmse_plot import MeasuredPoints as MeasuredPoints
 from aimtheory.report.mmse_plot import mmse_plot as mmse_plot
 from aimtheory.report.phase_diagram_plot import phase_diagram_plot as phase_diagram_plot
 from aimtheory.report.python_source import python_source as python_source
+from aimtheory.report.recovery_diagram_plot import recovery_diagram_plot as recovery_diagram_plot
 from aimtheory.report.spectrum_plot import spectrum_plot as spectrum_plot
 from aimtheory.report.style import save_figure as save_figure
 from aimtheory.report.trajectory_plot import trajectory_plot as trajectory_plot
@@ -23,6 +24,7 @@ __all__ = [
     "mmse_plot",
     "phase_diagram_plot",
     "python_source",
+    "recovery_diagram_plot",
     "save_figure",
     "spectrum_plot",
     "to_json",

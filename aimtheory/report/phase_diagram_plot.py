@@ -49,8 +49,8 @@ def phase_diagram_plot(diagram: PhaseDiagram, *, title: str | None = None) -> Fi
             label="perfect recovery",
         )  # fmt: skip
         axes.legend(frameon=True, framealpha=0.85, fontsize=9, loc="upper right")
-    axes.set_ylim(_edges(alpha))
-    axes.set_xlim(_edges(width))
+    axes.set_ylim(cell_edges(alpha))
+    axes.set_xlim(cell_edges(width))
     axes.set_xlabel(r"width $\rho = r/d$")
     axes.set_ylabel(ALPHA_LABEL)
     bar = figure.colorbar(image, ax=axes)
@@ -60,7 +60,7 @@ def phase_diagram_plot(diagram: PhaseDiagram, *, title: str | None = None) -> Fi
     return figure
 
 
-def _edges(centres: np.ndarray) -> tuple[float, float]:
+def cell_edges(centres: np.ndarray) -> tuple[float, float]:
     """The outer borders of cells with these centres."""
     return (
         float(centres[0] - (centres[1] - centres[0]) / 2),
@@ -68,4 +68,4 @@ def _edges(centres: np.ndarray) -> tuple[float, float]:
     )
 
 
-__all__ = ["LEVELS", "phase_diagram_plot"]
+__all__ = ["LEVELS", "cell_edges", "phase_diagram_plot"]
