@@ -52,7 +52,7 @@ def initial_law(model: AttentionModel, views: Views) -> JointLaw:
     quiver, widths = fock_quiver(model, views)
     products = {
         str(letter): tuple(
-            ((factor.T if factor.transposed else factor).name, factor.transposed)
+            (factor.base.name, factor.transposed)
             for factor in (views.expansion[letter.T].T if letter.transposed else views.expansion[letter])
         )
         for letter in views.alphabet.letters
@@ -121,7 +121,7 @@ def matrix_views(views: Views, parameters: ParameterMatrices) -> dict[Letter, np
     for letter, word in views.expansion.items():
         product: np.ndarray | None = None
         for factor in word:
-            matrix = checked[(factor.T if factor.transposed else factor).name]
+            matrix = checked[factor.base.name]
             matrix = matrix.T if factor.transposed else matrix
             product = matrix if product is None else product @ matrix
         assert product is not None  # an expansion has at least one letter

@@ -126,9 +126,7 @@ class MomentHierarchy:
     @cached_property
     def constant(self) -> np.ndarray:
         """Boolean mask of words that do not move: those without a trainable letter."""
-        mask = np.array(
-            [n for a, n in self.views.alphabet.index.items() if _base(a) in self.views.drift], dtype=np.int64
-        )
+        mask = np.array([n for a, n in self.views.alphabet.index.items() if a.base in self.views.drift], dtype=np.int64)
         result = []
         for n, codes in enumerate(self.codes):
             moving = np.zeros(len(codes), dtype=bool)
@@ -281,10 +279,6 @@ class MomentHierarchy:
     def __repr__(self) -> str:
         couplings = ", ".join(coupling.name for coupling in self.views.couplings)
         return f"MomentHierarchy(degree={self.degree}, {len(self)} words, couplings {couplings})"
-
-
-def _base(letter: object) -> object:
-    return letter.T if getattr(letter, "transposed", False) else letter  # type: ignore[attr-defined]
 
 
 def moment_symbol(word: Word) -> sp.Symbol:

@@ -78,18 +78,14 @@ class Sizes:
         self.columns = {letter: matrix.shape[1] for letter, matrix in matrices.items()}
         self.entries = {letter: matrix.nnz if sps.issparse(matrix) else None for letter, matrix in matrices.items()}
 
-    def _base(self, letter: Letter) -> tuple[Letter, bool]:
-        return (letter.T, True) if letter.transposed else (letter, False)
-
     def shape(self, letter: Letter) -> tuple[int, int]:
         """Rows and columns of an oriented letter."""
-        base, transposed = self._base(letter)
-        shape = (self.rows[base], self.columns[base])
-        return shape[::-1] if transposed else shape
+        shape = (self.rows[letter.base], self.columns[letter.base])
+        return shape[::-1] if letter.transposed else shape
 
     def product(self, letter: Letter, other: int) -> float:
         """Multiplications of a letter by a dense matrix with ``other`` rows or columns."""
-        entries = self.entries[self._base(letter)[0]]
+        entries = self.entries[letter.base]
         rows, columns = self.shape(letter)
         return float(rows * columns if entries is None else entries) * other
 

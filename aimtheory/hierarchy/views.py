@@ -60,7 +60,7 @@ class Views:
 
     def letter_degree(self, letter: Letter) -> Fraction:
         """Degree of a letter: the sum over the parameters it is made of."""
-        word = self.expansion[letter.T if letter.transposed else letter]
+        word = self.expansion[letter.base]
         return sum((self.parameter_degree(factor) for factor in word), Fraction(0))
 
     def degree(self, word: Word) -> Fraction:
@@ -86,17 +86,17 @@ class Views:
         found: dict[Letter, None] = {}
         for word in self.expansion.values():
             for letter in word:
-                found.setdefault(letter.T if letter.transposed else letter)
+                found.setdefault(letter.base)
         return tuple(found)
 
     def parameter_degree(self, letter: Letter) -> Fraction:
         """Degree of a parameter letter: a half for a step into or out of an inner space, one within the embedding
         space, or, when the parameters are the letters, its share of the shortest term of an S_k."""
-        return self.parameter_degrees[letter.T if letter.transposed else letter]
+        return self.parameter_degrees[letter.base]
 
     def is_constant(self, word: Word) -> bool:
         """True when no letter of the word moves, as for words of the teacher alone."""
-        return all((letter.T if letter.transposed else letter) not in self.drift for letter in word)
+        return all(letter.base not in self.drift for letter in word)
 
     def expand(self, word: Word) -> Word:
         """A word in views as a word in parameters."""

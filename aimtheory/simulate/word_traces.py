@@ -25,9 +25,7 @@ class WordTraces:
         self.views = views
         self.dim = dim
         self._moving = frozenset(
-            letter
-            for letter, word in views.expansion.items()
-            if any((factor.T if factor.transposed else factor).name in moving for factor in word)
+            letter for letter, word in views.expansion.items() if any(factor.base.name in moving for factor in word)
         )
         self._fixed: dict[tuple[Letter, ...], FloatArray] = {}
         self._current: dict[tuple[Letter, ...], FloatArray] = {}
@@ -50,7 +48,7 @@ class WordTraces:
         letters = word.letters
         if len(letters) == 1:
             (letter,) = letters
-            expansion = self.views.expansion[letter.T if letter.transposed else letter]
+            expansion = self.views.expansion[letter.base]
             if len(expansion) == 2:
                 # tr(W W^T) is a Frobenius product: the d x d matrix is not needed.
                 first, second = (self._parameter(factor) for factor in expansion)
@@ -65,14 +63,14 @@ class WordTraces:
         return matrix.T if factor.transposed else matrix
 
     def _product(self, letters: tuple[Letter, ...]) -> FloatArray:
-        moves = any((letter.T if letter.transposed else letter) in self._moving for letter in letters)
+        moves = any(letter.base in self._moving for letter in letters)
         table = self._current if moves else self._fixed
         if letters not in table:
             if len(letters) > 1:
                 table[letters] = self._product(letters[:-1]) @ self._product(letters[-1:])
             else:
                 (letter,) = letters
-                word = self.views.expansion[letter.T if letter.transposed else letter]
+                word = self.views.expansion[letter.base]
                 word = word.T if letter.transposed else word
                 product = self._parameter(word.letters[0])
                 for factor in word.letters[1:]:

@@ -34,11 +34,11 @@ def cotangent_pullback(polynomial: Polynomial, letter: Letter, cotangent: Polyno
     An occurrence u X v of the letter gives u^T H v^T, an occurrence u X^T v gives v H^T u. With H = 1 this is the
     cyclic derivative. Symmetric letters are symmetrized as there.
     """
-    base = letter.T if letter.transposed else letter
+    base = letter.base
     result = Polynomial.zero(base.rows, base.columns)
     for word, coefficient in polynomial:
         for position, occurrence in enumerate(word):
-            if (occurrence.T if occurrence.transposed else occurrence) != base:
+            if occurrence.base != base:
                 continue
             before = Word(word.letters[:position], word.rows)
             after = Word(word.letters[position + 1 :], occurrence.columns)
@@ -58,7 +58,7 @@ def leibniz(polynomial: Polynomial, drift: Callable[[Letter], Polynomial | None]
     result = Polynomial.zero(polynomial.rows, polynomial.columns)
     for word, coefficient in polynomial:
         for position, letter in enumerate(word):
-            change = drift(letter.T if letter.transposed else letter)
+            change = drift(letter.base)
             if change is None:
                 continue
             before = Polynomial({Word(word.letters[:position], word.rows): coefficient})

@@ -49,6 +49,11 @@ class Letter:
             return self
         return replace(self, rows=self.columns, columns=self.rows, transposed=not self.transposed)
 
+    @property
+    def base(self) -> Letter:
+        """The letter without transposition."""
+        return self.T if self.transposed else self
+
     def __str__(self) -> str:
         return self.name + ("^T" if self.transposed else "")
 

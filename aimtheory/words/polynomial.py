@@ -101,7 +101,7 @@ class Polynomial:
         seen: dict[Letter, None] = {}
         for word in self.terms:
             for letter in word:
-                seen.setdefault(letter.T if letter.transposed else letter)
+                seen.setdefault(letter.base)
         return tuple(seen)
 
     @property
@@ -119,7 +119,7 @@ class Polynomial:
         for word, coefficient in self.terms.items():
             product = Polynomial({Word((), word.space): coefficient})
             for letter in word:
-                base = letter.T if letter.transposed else letter
+                base = letter.base
                 new = replace(base)
                 if new is not None:
                     _check_replacement(base, new)

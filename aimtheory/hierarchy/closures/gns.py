@@ -41,7 +41,7 @@ class Gns(Closure):
         """Compress the initial operators, by what is known of them.
 
         A free family is compressed on alternating words, Gaussian factors on the Fock space of paths, given matrices
-        and tables of moments by orthonormalizing their words (``InputError`` for a table that stops before length 3,
+        and tables of moments by orthonormalizing their words (``InputError`` for a table that stops before the degree,
         ``AssumptionError`` for one that no matrices have).
         """
         views, depth = problem.views, (problem.degree - 1) // 2
@@ -65,17 +65,11 @@ class Gns(Closure):
         if isinstance(law, MatrixFamily):
             gram = gram_operators_of_matrices({name: law.matrix(name) for name in letters}, depth)
         else:
-            if isinstance(law, JointMoments):
-                if law.degree < 3:
-                    raise InputError(
-                        f"closure 'gns' needs moments up to length 3 at least, the table given stops at {law.degree}; "
-                        "add longer words"
-                    )
-                if law.degree < 2 * depth + 1:
-                    raise InputError(
-                        f"closure 'gns' at degree {problem.degree} needs moments up to length {2 * depth + 1}, but the "
-                        f"table given stops at {law.degree}; lower the degree or add longer words"
-                    )
+            if isinstance(law, JointMoments) and law.degree < 2 * depth + 1:
+                raise InputError(
+                    f"closure 'gns' at degree {problem.degree} needs moments up to length {2 * depth + 1}, but the "
+                    f"table given stops at {law.degree}; lower the degree or add longer words"
+                )
             gram = gram_operators_of_moments(law, depth, lambda name: str(letters[name].T))
         matrices = {letter: gram.operators[name] for name, letter in letters.items()}
         check_positive_views(views, matrices)
