@@ -18,6 +18,8 @@ ROOT = PACKAGE.parent
 
 ORDER = (
     ("errors",),
+    ("frozen",),
+    ("files",),
     ("scalars",),
     ("words",),
     ("spectra",),

@@ -3,7 +3,6 @@
 from __future__ import annotations
 
 import argparse
-import os
 import signal
 import sys
 import threading
@@ -71,7 +70,7 @@ class Session:
 
     def target(self, path: str | Path | None = None) -> Path | None:
         """The output file, checked before any work: its folder exists, it is new or --force was given."""
-        from aimtheory.dynamics.storage import check_output
+        from aimtheory.files import check_output
 
         chosen = self.output if path is None else path
         return None if chosen is None else check_output(chosen, overwrite=self.force)
@@ -83,14 +82,9 @@ class Session:
 
     def write_text(self, path: Path, text: str) -> None:
         """Write a text file whole or not at all."""
-        # Not tempfile.mkstemp: its files are private to the user, and a result should have the usual permissions.
-        temporary = path.with_name(f".{path.name}.{os.getpid()}.part")
-        try:
-            temporary.write_text(text, encoding="utf-8")
-            os.replace(temporary, path)
-        except BaseException:
-            temporary.unlink(missing_ok=True)
-            raise
+        from aimtheory.files import write_text
+
+        write_text(path, text)
         self.wrote(path)
 
     def progress(self, label: str) -> Progress:

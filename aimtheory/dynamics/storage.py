@@ -3,8 +3,6 @@
 from __future__ import annotations
 
 import json
-import os
-import tempfile
 from pathlib import Path
 from typing import Any
 
@@ -14,24 +12,11 @@ from aimtheory.dynamics.dense_output import DenseOutput
 from aimtheory.dynamics.status import Status
 from aimtheory.dynamics.trajectory import Trajectory
 from aimtheory.errors import InputError
+from aimtheory.files import atomic_file, check_output
 from aimtheory.hierarchy import closure
 from aimtheory.model import AttentionModel, toml
 
 FORMAT = "aimtheory-trajectory-1"
-
-
-def check_output(path: str | Path, overwrite: bool) -> Path:
-    """The path when it may be written: its folder exists, and it is new or ``overwrite``; else ``InputError``."""
-    target = Path(path)
-    if target.is_dir():
-        raise InputError(f"{target} is a folder; give the name of a file")
-    if target.exists() and not overwrite:
-        raise InputError(
-            f"{target} exists and is kept; give another name, or overwrite=True (--force on the command line)"
-        )
-    if not target.parent.is_dir():
-        raise InputError(f"the folder {target.parent} does not exist; make it first")
-    return target
 
 
 def save_trajectory(trajectory: Trajectory, path: str | Path, *, overwrite: bool = False) -> Path:
@@ -64,46 +49,33 @@ def save_trajectory(trajectory: Trajectory, path: str | Path, *, overwrite: bool
         "evaluations": trajectory.evaluations,
         "given_initial": int(trajectory.initial is not None),
     }
-    handle, temporary = tempfile.mkstemp(dir=target.parent, prefix=f".{target.name}.", suffix=".part")
-    os.close(handle)
-    try:
-        with h5netcdf.File(temporary, "w") as file:
-            for key, value in meta.items():
-                file.attrs[key] = value
-            names = list(trajectory.values)
-            file.dimensions = {
-                "observable": len(names),
-                "time": len(trajectory.times),
-                "state": trajectory.states.shape[1],
-            }
-            file.create_variable("time", ("time",), data=trajectory.times)
-            label = file.create_variable("observable", ("observable",), dtype=h5py.string_dtype())
-            label[...] = np.array(names, dtype=object)
-            both = ("observable", "time")
-            shape = (len(names), len(trajectory.times))
-            for variable, table in (("values", trajectory.values), ("errors", trajectory.errors)):
-                file.create_variable(variable, both, data=np.array([table[n] for n in names]).reshape(shape))
-            file.create_variable("states", ("time", "state"), data=trajectory.states)
-            if trajectory.initial_mean is not None:
-                file.attrs["initial_mean"] = trajectory.initial_mean
-            if trajectory.dense is not None:
-                steps, order = trajectory.dense.coefficients.shape[:2]
-                file.dimensions["step"] = steps
-                file.dimensions["breakpoint"] = steps + 1
-                file.dimensions["order"] = order
-                file.create_variable("dense/breakpoints", ("breakpoint",), data=trajectory.dense.breakpoints)
-                file.create_variable("dense/states", ("step", "state"), data=trajectory.dense.states)
-                file.create_variable(
-                    "dense/coefficients", ("step", "order", "state"), data=trajectory.dense.coefficients
-                )
-        # mkstemp makes private files; results get the permissions of any new file.
-        mask = os.umask(0)
-        os.umask(mask)
-        os.chmod(temporary, 0o666 & ~mask)
-        os.replace(temporary, target)
-    except BaseException:
-        Path(temporary).unlink(missing_ok=True)
-        raise
+    with atomic_file(target) as part, h5netcdf.File(str(part), "w") as file:
+        for key, value in meta.items():
+            file.attrs[key] = value
+        names = list(trajectory.values)
+        file.dimensions = {
+            "observable": len(names),
+            "time": len(trajectory.times),
+            "state": trajectory.states.shape[1],
+        }
+        file.create_variable("time", ("time",), data=trajectory.times)
+        label = file.create_variable("observable", ("observable",), dtype=h5py.string_dtype())
+        label[...] = np.array(names, dtype=object)
+        both = ("observable", "time")
+        shape = (len(names), len(trajectory.times))
+        for variable, table in (("values", trajectory.values), ("errors", trajectory.errors)):
+            file.create_variable(variable, both, data=np.array([table[n] for n in names]).reshape(shape))
+        file.create_variable("states", ("time", "state"), data=trajectory.states)
+        if trajectory.initial_mean is not None:
+            file.attrs["initial_mean"] = trajectory.initial_mean
+        if trajectory.dense is not None:
+            steps, order = trajectory.dense.coefficients.shape[:2]
+            file.dimensions["step"] = steps
+            file.dimensions["breakpoint"] = steps + 1
+            file.dimensions["order"] = order
+            file.create_variable("dense/breakpoints", ("breakpoint",), data=trajectory.dense.breakpoints)
+            file.create_variable("dense/states", ("step", "state"), data=trajectory.dense.states)
+            file.create_variable("dense/coefficients", ("step", "order", "state"), data=trajectory.dense.coefficients)
     return target
 
 
@@ -167,4 +139,4 @@ def _text(value: object) -> str:
     return value.decode("utf-8") if isinstance(value, bytes) else str(value)
 
 
-__all__ = ["FORMAT", "check_output", "load_trajectory", "save_trajectory"]
+__all__ = ["FORMAT", "load_trajectory", "save_trajectory"]

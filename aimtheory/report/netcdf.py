@@ -3,7 +3,6 @@
 from __future__ import annotations
 
 import json
-import os
 from collections.abc import Mapping
 from pathlib import Path
 from typing import Any
@@ -11,6 +10,7 @@ from typing import Any
 import numpy as np
 
 from aimtheory.errors import InputError
+from aimtheory.files import atomic_file
 
 FORMAT = "aimtheory-record-1"
 
@@ -29,29 +29,23 @@ def save_netcdf(path: str | Path, record: Mapping[str, Any], dimensions: Mapping
     target = Path(path)
     arrays = {name: np.asarray(record[name]) for name in dimensions}
     rest = {name: value for name, value in record.items() if name not in dimensions}
-    temporary = target.with_name(f".{target.name}.{os.getpid()}.part")
-    try:
-        with h5netcdf.File(str(temporary), "w") as file:
-            file.attrs["format"] = FORMAT
-            file.attrs["metadata"] = to_json(rest)
-            for name, value in rest.items():
-                if isinstance(value, str | int | float) and not isinstance(value, bool):
-                    file.attrs[name] = value
-            file.dimensions = {
-                dimension: length
-                for name, axes in dimensions.items()
-                for dimension, length in zip(axes, arrays[name].shape, strict=True)
-            }
-            for name, axes in dimensions.items():
-                if arrays[name].dtype.kind == "U":
-                    text = file.create_variable(name, axes, dtype=h5py.string_dtype())
-                    text[...] = arrays[name].astype(object)
-                else:
-                    file.create_variable(name, axes, data=arrays[name].astype(np.float64))
-        os.replace(temporary, target)
-    except BaseException:
-        temporary.unlink(missing_ok=True)
-        raise
+    with atomic_file(target) as part, h5netcdf.File(str(part), "w") as file:
+        file.attrs["format"] = FORMAT
+        file.attrs["metadata"] = to_json(rest)
+        for name, value in rest.items():
+            if isinstance(value, str | int | float) and not isinstance(value, bool):
+                file.attrs[name] = value
+        file.dimensions = {
+            dimension: length
+            for name, axes in dimensions.items()
+            for dimension, length in zip(axes, arrays[name].shape, strict=True)
+        }
+        for name, axes in dimensions.items():
+            if arrays[name].dtype.kind == "U":
+                text = file.create_variable(name, axes, dtype=h5py.string_dtype())
+                text[...] = arrays[name].astype(object)
+            else:
+                file.create_variable(name, axes, data=arrays[name].astype(np.float64))
     return target
 
 

@@ -11,6 +11,7 @@ from matplotlib.backends.backend_agg import FigureCanvasAgg
 from matplotlib.figure import Figure
 
 from aimtheory.errors import InputError
+from aimtheory.files import atomic_file
 from aimtheory.model import AttentionModel
 
 if TYPE_CHECKING:
@@ -60,7 +61,8 @@ def save_figure(figure: Figure, path: str | Path, dpi: int = DPI) -> Path:
     target = Path(path)
     if target.suffix.lower() not in _SUFFIXES:
         raise InputError(f"{target} does not end in one of {', '.join(_SUFFIXES)}; the suffix chooses the format")
-    figure.savefig(target, dpi=dpi)
+    with atomic_file(target) as part:
+        figure.savefig(part, dpi=dpi)
     return target
 
 

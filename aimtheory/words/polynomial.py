@@ -5,11 +5,11 @@ from __future__ import annotations
 from collections.abc import Callable, Iterator, Mapping
 from dataclasses import dataclass
 from fractions import Fraction
-from types import MappingProxyType
 
 import sympy as sp
 
 from aimtheory.errors import InputError
+from aimtheory.frozen import FrozenMapping
 from aimtheory.scalars import Scalar, to_scalar, to_sympy
 from aimtheory.words.letters import Letter
 from aimtheory.words.word import Word
@@ -71,7 +71,7 @@ class Polynomial:
                 value = sp.expand(value)
             if value != 0:
                 kept[word] = value
-        object.__setattr__(self, "terms", MappingProxyType(kept))
+        object.__setattr__(self, "terms", FrozenMapping(kept))
         object.__setattr__(self, "rows", rows or "d")
         object.__setattr__(self, "columns", columns or self.rows)
 

@@ -1,5 +1,7 @@
 """Noncommutative polynomials: the laws of a ring with transposition, and evaluation on rectangular matrices."""
 
+import copy
+import pickle
 from fractions import Fraction
 
 import numpy as np
@@ -240,3 +242,12 @@ def test_text_and_latex():
     assert Polynomial.word(Letter("W1", "d", "r1")).latex == "W_{1}"
     assert Polynomial.word(D.T).latex == r"D^{\top}"
     assert str(Polynomial.zero()) == Polynomial.zero().latex == "0"
+
+
+def test_polynomials_travel_and_are_keys():
+    W, V = Letter("W1", "d", "r1"), Letter("V1", "d", "r1")
+    S = Polynomial.word(W, W.T) + Polynomial.word(V, W.T) * sp.sqrt(2)
+    for other in (pickle.loads(pickle.dumps(S)), copy.deepcopy(S)):
+        assert other == S
+        assert {S: 1}[other] == 1
+    assert Polynomial.word(W, W.T) != S
