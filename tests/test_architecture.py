@@ -21,6 +21,7 @@ ORDER = (
     ("frozen",),
     ("files",),
     ("scalars",),
+    ("arrays",),
     ("words",),
     ("spectra",),
     ("model",),

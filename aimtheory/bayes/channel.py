@@ -17,6 +17,7 @@ import numpy as np
 import sympy as sp
 from numpy.typing import ArrayLike
 
+from aimtheory.arrays import real_array
 from aimtheory.bayes.measured import Measured
 from aimtheory.bayes.token_pairs import pair_multiplicity
 from aimtheory.errors import InputError
@@ -99,10 +100,10 @@ class Channel(ABC):
 
 def check_alpha(alpha: ArrayLike) -> FloatArray:
     """Sample complexities as floats, finite and >= 0, else ``InputError``."""
-    values = np.asarray(alpha, dtype=np.float64)
-    if not np.all(np.isfinite(values)) or np.any(values < 0):
-        bad = values[~(np.isfinite(values) & (values >= 0))].ravel()[0]
-        raise InputError(f"alpha = {bad} must be finite and >= 0 (alpha = n/d^2, samples by squared dimension)")
+    values = real_array(alpha, "alpha")
+    if np.any(values < 0):
+        bad = values[values < 0].ravel()[0]
+        raise InputError(f"alpha = {bad} must be >= 0 (alpha = n/d^2, samples by squared dimension)")
     return values
 
 

@@ -8,6 +8,7 @@ import numpy as np
 import sympy as sp
 from numpy.typing import ArrayLike
 
+from aimtheory.arrays import real_array
 from aimtheory.bayes.channel import Channel, check_overlap, check_split, check_variance
 from aimtheory.bayes.measured import Measured, closed_form
 from aimtheory.bayes.token_pairs import check_forms, check_tokens, token_pairs
@@ -31,10 +32,9 @@ class LinearChannel(Channel):
 
     def __init__(self, tokens: int = 2, noise: ArrayLike = 0.0) -> None:
         object.__setattr__(self, "tokens", check_tokens(tokens))
-        values = np.asarray(noise, dtype=np.float64)
-        if not np.all(np.isfinite(values)) or np.any(values < 0):
-            bad = values[~(np.isfinite(values) & (values >= 0))].ravel()[0]
-            raise InputError(f"noise variance {bad} must be finite and >= 0")
+        values = real_array(noise, "noise")
+        if np.any(values < 0):
+            raise InputError(f"noise variance {values[values < 0].ravel()[0]} must be >= 0")
         if values.ndim == 0:
             flat = np.full(self.pairs, float(values))
         elif values.shape == (self.tokens, self.tokens):

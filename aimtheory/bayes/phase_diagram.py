@@ -8,6 +8,7 @@ from typing import Any
 import numpy as np
 from numpy.typing import ArrayLike
 
+from aimtheory.arrays import real_array
 from aimtheory.bayes.channel import Channel, check_alpha
 from aimtheory.bayes.channel_library import make_channel
 from aimtheory.bayes.prior import make_prior
@@ -64,13 +65,11 @@ def phase_diagram(
            [1.    , 0.4999]])
     """
     seen = make_channel(channel, tokens, **options)
-    widths, rates = np.asarray(width, dtype=np.float64), check_alpha(alpha)
+    widths, rates = real_array(width, "width"), check_alpha(alpha)
     if widths.ndim != 1 or rates.ndim != 1 or not len(widths) or not len(rates):
         raise InputError("width and alpha must be non-empty 1-d arrays")
-    if not np.all(np.isfinite(widths)) or np.any(widths <= 0):
-        raise InputError(
-            f"width = {widths[~(widths > 0)][0] if np.any(~(widths > 0)) else widths} must be finite and > 0"
-        )
+    if np.any(widths <= 0):
+        raise InputError(f"width = {widths[widths <= 0][0]} must be > 0")
     mmse, perfect = np.full((len(widths), len(rates)), np.nan), np.full(len(widths), np.nan)
     status = COMPLETE
     rows = range(len(widths))

@@ -10,6 +10,7 @@ import sympy as sp
 from numpy.typing import ArrayLike
 from scipy.special import log_ndtr, ndtr
 
+from aimtheory.arrays import real_array
 from aimtheory.bayes.channel import Channel, check_overlap, check_split, check_variance
 from aimtheory.bayes.measured import Measured
 from aimtheory.bayes.token_pairs import check_forms, check_tokens, token_pairs
@@ -41,9 +42,7 @@ class SignChannel(Channel):
 
     def __init__(self, tokens: int = 2, thresholds: ArrayLike = 0.0) -> None:
         object.__setattr__(self, "tokens", check_tokens(tokens))
-        values = np.asarray(thresholds, dtype=np.float64)
-        if not np.all(np.isfinite(values)):
-            raise InputError("a threshold is NaN or infinite; give finite numbers")
+        values = real_array(thresholds, "thresholds")
         if values.ndim == 0:
             flat = np.full(self.pairs, float(values))
         elif values.shape == (self.tokens, self.tokens) and np.array_equal(values, values.T):

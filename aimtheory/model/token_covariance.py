@@ -5,6 +5,7 @@ from __future__ import annotations
 import numpy as np
 from numpy.typing import ArrayLike, NDArray
 
+from aimtheory.arrays import real_array
 from aimtheory.errors import InputError
 
 
@@ -17,17 +18,11 @@ def validate_token_covariance(matrix: ArrayLike, tokens: int) -> NDArray[np.floa
     >>> validate_token_covariance([[1, 0.5], [0.5, 1]], 2).shape
     (2, 2)
     """
-    try:
-        array = np.array(matrix, dtype=np.float64)
-    except (TypeError, ValueError) as error:
-        raise InputError(f"token_covariance is not a matrix of numbers: {error}") from None
+    array = real_array(matrix, "token_covariance")
     if array.shape != (tokens, tokens):
         raise InputError(
             f"token_covariance has shape {array.shape}; with tokens = {tokens} it must be {tokens} x {tokens}"
         )
-    if not np.isfinite(array).all():
-        i, j = np.argwhere(~np.isfinite(array))[0]
-        raise InputError(f"token_covariance[{i}, {j}] = {array[i, j]} is not finite")
     gap = np.abs(array - array.T)
     if gap.max() > 1e-12 * max(1.0, np.abs(array).max()):
         i, j = np.unravel_index(int(gap.argmax()), gap.shape)

@@ -9,6 +9,7 @@ from typing import Any
 import numpy as np
 from numpy.typing import ArrayLike, NDArray
 
+from aimtheory.arrays import real_array
 from aimtheory.errors import InputError
 from aimtheory.model import EMBEDDING, AttentionModel
 from aimtheory.population import check_extensive_rank
@@ -65,15 +66,9 @@ def check_parameters(model: AttentionModel, parameters: Mapping[str, ArrayLike],
     sizes: dict[str, tuple[int, str]] = {} if dim is None else {EMBEDDING: (dim, "dim")}
     result: Matrices = {}
     for name, letter in letters.items():
-        try:
-            matrix = np.array(parameters[name], dtype=np.float64)
-        except (TypeError, ValueError) as error:
-            raise InputError(f"parameters[{name!r}] is not a matrix of real numbers: {error}") from None
-        if matrix.ndim != 2 or 0 in matrix.shape:
-            raise InputError(f"parameters[{name!r}] has shape {matrix.shape}; it must be a matrix")
-        if not np.isfinite(matrix).all():
-            i, j = np.argwhere(~np.isfinite(matrix))[0]
-            raise InputError(f"parameters[{name!r}][{i}, {j}] = {matrix[i, j]} is not finite")
+        matrix = real_array(parameters[name], f"parameters[{name!r}]", ndim=2)
+        if 0 in matrix.shape:
+            raise InputError(f"parameters[{name!r}] has shape {matrix.shape}; it must have rows and columns")
         for space, size in zip((letter.rows, letter.columns), matrix.shape, strict=True):
             known, source = sizes.setdefault(space, (size, name))
             if known != size:

@@ -9,6 +9,7 @@ from typing import Any
 import numpy as np
 from numpy.typing import ArrayLike, NDArray
 
+from aimtheory.arrays import real_array
 from aimtheory.errors import InputError
 from aimtheory.hierarchy import Views
 from aimtheory.hierarchy.observables import default_observables
@@ -46,14 +47,10 @@ def step_counts(times: ArrayLike | None, steps: ArrayLike | None, unit: float) -
             raise InputError(f"steps = {steps!r} must be integers")
         counts, what = numbers.astype(np.int64), "steps"
     else:
-        try:
-            grid = np.asarray(times, dtype=np.float64)
-        except (TypeError, ValueError):
-            raise InputError(f"times = {times!r} is not a list of numbers") from None
+        assert times is not None
+        grid = real_array(times, "times")
         if grid.ndim != 1 or not grid.size:
             raise InputError(f"times has shape {grid.shape}; give a list such as [0, 0.5, 1]")
-        if not np.isfinite(grid).all():
-            raise InputError(f"times[{int(np.flatnonzero(~np.isfinite(grid))[0])}] is not finite")
         counts, what = np.rint(grid / unit).astype(np.int64), "times"
         if grid[0] == 0 and np.any((np.diff(grid) > 0) & (np.diff(counts) <= 0)):
             raise InputError(

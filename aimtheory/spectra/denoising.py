@@ -16,6 +16,7 @@ from __future__ import annotations
 import numpy as np
 from numpy.typing import ArrayLike
 
+from aimtheory.arrays import real_array
 from aimtheory.errors import AssumptionError, InputError
 from aimtheory.spectra.law import FloatArray, SpectralLaw, to_float
 from aimtheory.spectra.semicircle import GOE
@@ -70,11 +71,9 @@ def denoise(law: SpectralLaw, qhat: float, eigenvalues: ArrayLike) -> FloatArray
 
 def denoise_matrix(law: SpectralLaw, qhat: float, observed: ArrayLike) -> FloatArray:
     """``E[S | R]``: the symmetric (d, d) ``observed`` matrix with every eigenvalue denoised."""
-    matrix = np.asarray(observed, dtype=np.float64)
-    if matrix.ndim != 2 or matrix.shape[0] != matrix.shape[1]:
+    matrix = real_array(observed, "observed", ndim=2)
+    if matrix.shape[0] != matrix.shape[1]:
         raise InputError(f"the observed matrix must be square; got shape {matrix.shape}")
-    if not np.all(np.isfinite(matrix)):
-        raise InputError("the observed matrix has a NaN or infinite entry")
     eigenvalues, vectors = np.linalg.eigh(0.5 * (matrix + matrix.T))
     return np.asarray((vectors * denoise(law, qhat, eigenvalues)) @ vectors.T)
 

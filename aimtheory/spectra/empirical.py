@@ -8,6 +8,7 @@ from dataclasses import dataclass, field
 import numpy as np
 from numpy.typing import ArrayLike, NDArray
 
+from aimtheory.arrays import real_array
 from aimtheory.errors import AssumptionError, InputError
 from aimtheory.scalars import Scalar
 from aimtheory.spectra.law import (
@@ -31,8 +32,9 @@ def extensive_rank_limit(dim: int) -> float:
 class Empirical(SpectralLaw):
     """``(1/d) sum_i delta_{lambda_i}`` of the d eigenvalues given, in float64.
 
-    Raises ``InputError`` for an empty, non-real or non-finite spectrum and ``AssumptionError`` when all eigenvalues
-    vanish. ``operator_ratio`` measures the extensive-rank assumption of [D] Theorem 1, ||S||_op / ||S||_F -> 0.
+    Raises ``InputError`` for a spectrum that is empty or has an entry that is no finite real number (masked or missing
+    ones too), and ``AssumptionError`` when all eigenvalues vanish. ``operator_ratio`` measures the extensive-rank
+    assumption of [D] Theorem 1, ||S||_op / ||S||_F -> 0.
 
     >>> Empirical([1.0, 3.0]).moments(2)
     (2.0, 5.0)
@@ -42,15 +44,9 @@ class Empirical(SpectralLaw):
     _values: FloatArray = field(init=False, repr=False, compare=False)
 
     def __init__(self, eigenvalues: ArrayLike) -> None:
-        raw = np.asarray(eigenvalues)
-        if raw.ndim != 1 or raw.size == 0 or raw.dtype.kind not in "fiub":
-            raise InputError(
-                f"eigenvalues must be a non-empty 1-d real array; got shape {raw.shape}, dtype {raw.dtype}"
-            )
-        values = np.sort(raw.astype(np.float64))
-        if not np.all(np.isfinite(values)):
-            bad = int(np.flatnonzero(~np.isfinite(raw.astype(np.float64)))[0])
-            raise InputError(f"eigenvalue {bad} is {raw[bad]}; the spectrum must be finite")
+        values = np.sort(real_array(eigenvalues, "eigenvalues", ndim=1))
+        if not values.size:
+            raise InputError("eigenvalues is empty; give at least one")
         if not np.any(values):
             raise AssumptionError("all eigenvalues are 0: the matrix is zero and breaks the extensive-rank assumption")
         values.setflags(write=False)
@@ -60,12 +56,9 @@ class Empirical(SpectralLaw):
     @classmethod
     def from_matrix(cls, matrix: ArrayLike) -> Empirical:
         """The spectral law of a symmetric (d, d) matrix; ``InputError`` when it is not symmetric to 1e-10 or finite."""
-        array = np.asarray(matrix)
-        if array.ndim != 2 or array.shape[0] != array.shape[1] or array.dtype.kind not in "fiub":
-            raise InputError(f"a spectrum needs a square real matrix; got shape {array.shape}, dtype {array.dtype}")
-        array = array.astype(np.float64)
-        if not np.all(np.isfinite(array)):
-            raise InputError("the matrix has a NaN or infinite entry")
+        array = real_array(matrix, "matrix", ndim=2)
+        if array.shape[0] != array.shape[1]:
+            raise InputError(f"a spectrum needs a square real matrix; got shape {array.shape}")
         gap = float(np.max(np.abs(array - array.T), initial=0.0))
         if gap > 1e-10 * max(1.0, float(np.max(np.abs(array), initial=0.0))):
             raise InputError(f"the matrix is not symmetric: max |A - A^T| = {gap:.3g}; symmetrize it first")

@@ -8,6 +8,7 @@ from dataclasses import dataclass
 import numpy as np
 from numpy.typing import ArrayLike
 
+from aimtheory.arrays import real_array
 from aimtheory.errors import InputError
 from aimtheory.spectra.joint_law import CodeArray, JointLaw, dense
 from aimtheory.spectra.law import FloatArray
@@ -35,16 +36,11 @@ class MatrixFamily(JointLaw):
             raise InputError("a matrix family needs at least one letter; got none")
         arrays: list[FloatArray] = []
         for name, value in matrices.items():
-            array = np.array(value)
-            if array.ndim != 2 or array.shape[0] != array.shape[1] or array.dtype.kind not in "fiub":
-                raise InputError(
-                    f"letter {name!r} must be a square real matrix; got shape {array.shape}, {array.dtype}"
-                )
+            array = real_array(value, f"letter {name!r}", ndim=2)
+            if array.shape[0] != array.shape[1]:
+                raise InputError(f"letter {name!r} must be a square matrix; got shape {array.shape}")
             if arrays and array.shape != arrays[0].shape:
                 raise InputError(f"letter {name!r} has shape {array.shape}; the others have {arrays[0].shape}")
-            array = array.astype(np.float64)
-            if not np.all(np.isfinite(array)):
-                raise InputError(f"letter {name!r} has a NaN or infinite entry")
             array.setflags(write=False)
             arrays.append(array)
         object.__setattr__(self, "names", tuple(matrices))

@@ -333,7 +333,7 @@ def test_several_matrices():
         (lambda: SoftmaxChannel(2, 0.0), "inverse_temperature"),
         (lambda: LinearChannel(2, -0.1), "noise variance -0.1"),
         (lambda: LinearChannel(2, [[1, 2], [3, 1]]), "symmetric"),
-        (lambda: LinearChannel(2, float("nan")), "noise variance nan"),
+        (lambda: LinearChannel(2, float("nan")), "noise = nan is not finite"),
         (lambda: SignChannel(2, float("inf")), "threshold"),
         (lambda: HardmaxChannel(3, points=100), "power of two"),
         (lambda: SoftmaxChannel(2).signal(-0.1, 1.0), "q = -0.1"),

@@ -254,7 +254,7 @@ def test_weak_progress_reaches_the_end():
         ({"times": None}, "either times"),
         ({"times": [0.1, 1]}, "start at 0"),
         ({"times": [0, 1, 1]}, "increase strictly"),
-        ({"times": [0, float("inf")]}, r"times\[1\] is not finite"),
+        ({"times": [0, float("inf")]}, r"times\[1\] = inf is not finite"),
         ({"times": [0, 1e-6]}, "same step"),
         ({"times": []}, "give a list"),
         ({"times": None, "steps": [0, 0]}, "increase strictly"),
