@@ -7,8 +7,10 @@ import pkgutil
 import re
 import subprocess
 import sys
+from collections import Counter
 from pathlib import Path
 
+import networkx as nx
 import pytest
 
 import aimtheory
@@ -49,8 +51,9 @@ FILES = sorted(PACKAGE.rglob("*.py"))
 MODULES = {path: ".".join(path.relative_to(ROOT).with_suffix("").parts).removesuffix(".__init__") for path in FILES}
 
 
-def identify(path):
-    return str(path.relative_to(PACKAGE))
+def offenders(check, paths=FILES):
+    """What a check has against each file, with the file's name."""
+    return [f"{path.relative_to(PACKAGE)}: {fault}" for path in paths for fault in check(path)]
 
 
 def room_of(module):
@@ -133,9 +136,8 @@ def test_every_room_has_a_place():
     assert rooms <= set(RANK), f"rooms without a place in the order: {rooms - set(RANK)}"
 
 
-@pytest.mark.parametrize("path", [p for p in FILES if room_of(MODULES[p]) is not None], ids=identify)
-def test_imports_flow_one_way(path):
-    assert upward(path) == []
+def test_imports_flow_one_way():
+    assert offenders(upward, [path for path in FILES if room_of(MODULES[path]) is not None]) == []
 
 
 def test_the_check_sees_arrows_that_run_back_up():
@@ -158,12 +160,49 @@ def test_the_check_sees_arrows_that_run_back_up():
     assert len(upward(path, "from aimtheory.scalars import x", "aimtheory.errors")) == 1
 
 
-@pytest.mark.parametrize("path", [p for p in FILES if room_of(MODULES[p]) in THEORY], ids=identify)
-def test_theory_draws_nothing_and_stores_nothing(path):
+def import_circles(sources):
+    """Circles of files that import each other at run time, at their head or inside a function; sources by module."""
+    graph = nx.DiGraph()
+    for module, (path, source) in sources.items():
+        visitor = Imports(module, path.name == "__init__.py")
+        visitor.visit(ast.parse(source))
+        for name, _ in visitor.found:
+            # "from aimtheory.words.word import Word" names a file and something in it.
+            while name and name not in sources:
+                name = name.rpartition(".")[0]
+            if name and name != module:
+                graph.add_edge(module, name)
+    return [sorted(circle) for circle in nx.strongly_connected_components(graph) if len(circle) > 1]
+
+
+def test_no_files_import_each_other():
+    sources = {module: (path, path.read_text(encoding="utf-8")) for path, module in MODULES.items()}
+    assert import_circles(sources) == []
+
+
+def test_the_check_sees_circles():
+    """Direct ones and those through a third file, lazy and dynamic ones; not what only the type checker reads."""
+    files = {
+        "aimtheory.a": "from aimtheory.b import x",
+        "aimtheory.b": "def f():\n    from . import c",
+        "aimtheory.c": "import importlib\nimportlib.import_module('aimtheory.a')",
+        "aimtheory.d": "from typing import TYPE_CHECKING\nif TYPE_CHECKING:\n    from aimtheory.e import x",
+        "aimtheory.e": "from aimtheory import a, d",
+    }
+    sources = {module: (PACKAGE / f"{module[-1]}.py", text) for module, text in files.items()}
+    assert import_circles(sources) == [["aimtheory.a", "aimtheory.b", "aimtheory.c"]]
+    assert import_circles(sources | {"aimtheory.c": (PACKAGE / "c.py", "")}) == []
+
+
+def drawing_and_storing(path):
     imports = read_imports(path)
-    assert not {name.split(".")[0] for name, _ in imports.found} & set(DRAWING)
-    at_once = {name.split(".")[0] for name, _ in set(imports.found) - imports.lazy}
-    assert not at_once & set(STORING)
+    yield from (f"names {name}" for name, _ in imports.found if name.split(".")[0] in DRAWING)
+    at_once = set(imports.found) - imports.lazy
+    yield from (f"loads {name} outside a function" for name, _ in at_once if name.split(".")[0] in STORING)
+
+
+def test_theory_draws_nothing_and_stores_nothing():
+    assert offenders(drawing_and_storing, [path for path in FILES if room_of(MODULES[path]) in THEORY]) == []
 
 
 def test_the_root_loads_rooms_on_demand():
@@ -191,12 +230,10 @@ def test_every_name_of_the_root_exists():
         aimtheory.nothing
 
 
-@pytest.mark.parametrize("path", FILES, ids=identify)
-def test_modules_say_what_they_are_and_what_they_offer(path):
+def unsaid(path):
     tree = ast.parse(path.read_text(encoding="utf-8"))
-    assert ast.get_docstring(tree), "the module has no docstring"
-    if path.name == "__main__.py":
-        return
+    if not ast.get_docstring(tree):
+        yield "the module has no docstring"
     assigned = {
         target.id
         for node in tree.body
@@ -204,27 +241,39 @@ def test_modules_say_what_they_are_and_what_they_offer(path):
         for target in (node.targets if isinstance(node, ast.Assign) else [node.target])
         if isinstance(target, ast.Name)
     }
-    assert "__all__" in assigned, "the module has no __all__"
+    if "__all__" not in assigned and path.name != "__main__.py":
+        yield "the module has no __all__"
 
 
-@pytest.mark.parametrize("path", FILES, ids=identify)
-def test_public_names_exist_and_are_documented(path):
-    if path.name == "__main__.py":
-        return
+def test_modules_say_what_they_are_and_what_they_offer():
+    assert offenders(unsaid) == []
+
+
+def undocumented(path):
     module = importlib.import_module(MODULES[path])
-    assert len(set(module.__all__)) == len(module.__all__)
+    yield from (f"{name} is listed twice" for name, times in Counter(module.__all__).items() if times > 1)
     for name in module.__all__:
+        if not hasattr(module, name):
+            yield f"{name} does not exist"
+            continue
         value = getattr(module, name)
-        if inspect.isclass(value) or inspect.isfunction(value):
-            assert inspect.getdoc(value), f"{name} has no docstring"
-            # A dataclass writes a docstring of its own when there is none.
-            assert not (value.__doc__ or "").startswith(f"{name}("), f"{name} has only the signature as docstring"
+        # A dataclass writes a docstring of its own when there is none.
+        silent = not inspect.getdoc(value) or (value.__doc__ or "").startswith(f"{name}(")
+        if silent and (inspect.isclass(value) or inspect.isfunction(value)):
+            yield f"{name} has no docstring"
 
 
-@pytest.mark.parametrize("path", FILES, ids=identify)
-def test_no_path_of_one_machine(path):
+def test_public_names_exist_and_are_documented():
+    assert offenders(undocumented, [path for path in FILES if path.name != "__main__.py"]) == []
+
+
+def machine_paths(path):
     text = path.read_text(encoding="utf-8")
-    assert not re.search(r"""["'(\s]/(home|root|tmp|work|Users|mnt|opt)/""", text)
+    return [found[0] for found in re.finditer(r"""["'(\s]/(home|root|tmp|work|Users|mnt|opt)/\S*""", text)]
+
+
+def test_no_path_of_one_machine():
+    assert offenders(machine_paths) == []
 
 
 def test_packages_are_packages():

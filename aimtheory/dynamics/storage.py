@@ -4,17 +4,19 @@ from __future__ import annotations
 
 import json
 from pathlib import Path
-from typing import Any
+from typing import TYPE_CHECKING, Any
 
 import numpy as np
 
 from aimtheory.dynamics.dense_output import DenseOutput
 from aimtheory.dynamics.status import Status
-from aimtheory.dynamics.trajectory import Trajectory
 from aimtheory.errors import InputError
 from aimtheory.files import atomic_file, check_output
 from aimtheory.hierarchy import closure
 from aimtheory.model import AttentionModel, toml
+
+if TYPE_CHECKING:
+    from aimtheory.dynamics.trajectory import Trajectory
 
 FORMAT = "aimtheory-trajectory-1"
 
@@ -79,8 +81,11 @@ def save_trajectory(trajectory: Trajectory, path: str | Path, *, overwrite: bool
     return target
 
 
-def load_trajectory(path: str | Path, model: AttentionModel | None = None) -> Trajectory:
-    """Read a trajectory written by ``save_trajectory``; ``InputError`` for another file. Nothing in it is executed."""
+def load_trajectory(kind: type[Trajectory], path: str | Path, model: AttentionModel | None = None) -> Trajectory:
+    """Read a trajectory written by ``save_trajectory`` as a ``kind``; see ``Trajectory.load``.
+
+    ``InputError`` for another file. Nothing in it is executed.
+    """
     import h5netcdf
 
     try:
@@ -115,7 +120,7 @@ def load_trajectory(path: str | Path, model: AttentionModel | None = None) -> Tr
                 f"{path} was saved without its model {meta['model_name']!r}, which has no file form; give model="
             )
         model = toml.loads(meta["model"], f"the model in {path}")
-    return Trajectory(
+    return kind(
         model=model,
         closure=closure(str(meta["closure"]), **json.loads(meta["closure_options"])),
         degree=int(meta["degree"]),

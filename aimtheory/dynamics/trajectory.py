@@ -135,10 +135,11 @@ class Trajectory:
 
     @classmethod
     def load(cls, path: str | Path, model: AttentionModel | None = None) -> Trajectory:
-        """Read a trajectory back; ``model`` is needed only when the file could not hold it."""
+        """Read a trajectory back; ``model`` is needed only when the file could not hold it. ``InputError`` for a file
+        that is none; nothing in it is executed."""
         from aimtheory.dynamics.storage import load_trajectory
 
-        return load_trajectory(path, model)
+        return load_trajectory(cls, path, model)
 
     def table(self) -> str:
         """The values as text, one row a time."""

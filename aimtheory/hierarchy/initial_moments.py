@@ -3,11 +3,11 @@
 from __future__ import annotations
 
 from collections.abc import Mapping
+from typing import TYPE_CHECKING
 
 import numpy as np
 
 from aimtheory.errors import AssumptionError, InputError, NumericsError
-from aimtheory.hierarchy.moments import MomentHierarchy
 from aimtheory.hierarchy.views import Views
 from aimtheory.model import EMBEDDING, AttentionModel, LetterLaws
 from aimtheory.population import check_extensive_rank
@@ -24,6 +24,9 @@ from aimtheory.spectra import (
     extensive_rank_limit,
 )
 from aimtheory.words import Letter
+
+if TYPE_CHECKING:
+    from aimtheory.hierarchy.moments import MomentHierarchy
 
 ParameterMatrices = Mapping[str, np.ndarray]
 """Given matrices of the parameter letters, by name: an initial condition at finite d."""

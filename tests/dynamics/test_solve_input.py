@@ -6,7 +6,6 @@ import numpy as np
 import pytest
 
 import aimtheory as aim
-from aimtheory.dynamics.storage import load_trajectory
 from aimtheory.spectra import JointMoments, MatrixFamily
 
 
@@ -177,16 +176,16 @@ def test_foreign_files_are_refused(tmp_path):
     text = tmp_path / "text.nc"
     text.write_text("not a trajectory")
     with pytest.raises(aim.InputError, match="cannot read"):
-        load_trajectory(text)
+        aim.Trajectory.load(text)
     with pytest.raises(aim.InputError, match="cannot read"):
-        load_trajectory(tmp_path / "absent.nc")
+        aim.Trajectory.load(tmp_path / "absent.nc")
     import h5netcdf
 
     other = tmp_path / "other.nc"
     with h5netcdf.File(other, "w") as file:
         file.attrs["format"] = "something else"
     with pytest.raises(aim.InputError, match="not a trajectory file"):
-        load_trajectory(other)
+        aim.Trajectory.load(other)
 
 
 def test_representations(model):
