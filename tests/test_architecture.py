@@ -24,6 +24,7 @@ ORDER = (
     ("files",),
     ("scalars",),
     ("arrays",),
+    ("records",),
     ("words",),
     ("spectra",),
     ("model",),
