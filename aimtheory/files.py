@@ -1,7 +1,8 @@
-"""Files of results: written whole or not at all, and never over an existing one unless asked."""
+"""Files: read in whatever encoding they say, written whole or not at all and never over an existing one unasked."""
 
 from __future__ import annotations
 
+import codecs
 import os
 import tempfile
 from collections.abc import Iterator
@@ -10,10 +11,53 @@ from pathlib import Path
 
 from aimtheory.errors import InputError
 
+_BYTE_ORDER_MARKS = (
+    (codecs.BOM_UTF8, "utf-8-sig"),
+    (codecs.BOM_UTF32_LE, "utf-32"),  # before UTF-16, whose mark begins alike
+    (codecs.BOM_UTF32_BE, "utf-32"),
+    (codecs.BOM_UTF16_LE, "utf-16"),
+    (codecs.BOM_UTF16_BE, "utf-16"),
+)
+
+
+def read_text(path: str | Path) -> str:
+    """The text of a file in UTF-8, or in UTF-16 or 32 where it starts with a byte order mark; lines end in newlines.
+
+    Raises ``InputError`` when there is no such file, it is a folder, may not be read, or is not text.
+    """
+    data = check_input(path).read_bytes()
+    encoding = next((name for mark, name in _BYTE_ORDER_MARKS if data.startswith(mark)), "utf-8")
+    try:
+        text = data.decode(encoding)
+    except UnicodeDecodeError as error:
+        raise InputError(f"{path} is not text in UTF-8: {error.reason} at byte {error.start}") from None
+    return text.replace("\r\n", "\n").replace("\r", "\n")
+
+
+def check_input(path: str | Path) -> Path:
+    """The path of a file that can be opened; else ``InputError``."""
+    source = Path(path)
+    try:
+        with source.open("rb"):
+            return source
+    except FileNotFoundError:
+        raise InputError(f"there is no file {path}") from None
+    except IsADirectoryError:
+        raise InputError(f"{path} is a folder; give the name of a file") from None
+    except OSError as error:
+        raise InputError(f"cannot read {path}: {error.strerror or error}") from None
+
 
 def check_output(path: str | Path, overwrite: bool = False) -> Path:
-    """The path when it may be written: its folder exists, and it is new or ``overwrite``; else ``InputError``."""
+    """The path when it may be written: its folder exists and takes files, and it is new or ``overwrite``; else
+    ``InputError``."""
     target = Path(path)
+    try:
+        target.stat()
+    except FileNotFoundError:
+        pass
+    except OSError as error:
+        raise InputError(f"cannot write {target}: {error.strerror or error}") from None
     if target.is_dir():
         raise InputError(f"{target} is a folder; give the name of a file")
     if target.exists() and not overwrite:
@@ -22,6 +66,8 @@ def check_output(path: str | Path, overwrite: bool = False) -> Path:
         )
     if not target.parent.is_dir():
         raise InputError(f"the folder {target.parent} does not exist; make it first")
+    if not os.access(target.parent, os.W_OK):
+        raise InputError(f"the folder {target.parent} cannot be written to; choose another one")
     return target
 
 
@@ -39,7 +85,10 @@ def atomic_file(path: str | Path) -> Iterator[Path]:
     'whole'
     """
     target = Path(path)
-    handle, name = tempfile.mkstemp(dir=target.parent, prefix=f".{target.name}.", suffix=f".part{target.suffix}")
+    # A name of the greatest length leaves no room for more letters: the temporary one begins as it does.
+    handle, name = tempfile.mkstemp(
+        dir=target.parent, prefix=f".{target.name[:40]}.", suffix=f".part{target.suffix[:10]}"
+    )
     os.close(handle)
     temporary = Path(name)
     try:
@@ -61,4 +110,4 @@ def write_text(path: str | Path, text: str) -> Path:
     return target
 
 
-__all__ = ["atomic_file", "check_output", "write_text"]
+__all__ = ["atomic_file", "check_input", "check_output", "read_text", "write_text"]

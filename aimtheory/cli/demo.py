@@ -49,7 +49,7 @@ def register(subparsers: Subparsers) -> None:
         "-o", "--directory", default="aimtheory-demo", metavar="FOLDER", help="where to write (default ./%(default)s)"
     )
     parser.add_argument("--force", action="store_true", help="overwrite the files of an earlier demo")
-    parser.set_defaults(run=run)
+    parser.set_defaults(run=run, saves=True)
 
 
 def run(arguments: argparse.Namespace, session: Session) -> int:

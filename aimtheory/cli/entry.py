@@ -10,6 +10,7 @@ from collections.abc import Sequence
 from typing import NoReturn
 
 from aimtheory.cli.session import INTERRUPTED_CODE, Session
+from aimtheory.cli.streams import abandon, complain, prepare_streams, write_out
 from aimtheory.errors import AimTheoryError, InputError
 
 COMMANDS = ("demo", "derive", "solve", "truncation", "recovery", "bayes", "simulate", "plot", "models")
@@ -44,32 +45,42 @@ def build_parser() -> argparse.ArgumentParser:
 
 def main(argv: Sequence[str] | None = None) -> int:
     """Run one command. Exit codes: 0 done, 2 an error (one message on stderr), 130 interrupted from the keyboard."""
+    closed = prepare_streams()
+    if argv is None:
+        # Figures are drawn without a backend, and one meant for notebooks may not exist here. In a process of our own
+        # only: who calls this from Python keeps the backend they chose.
+        os.environ["MPLBACKEND"] = "agg"
     try:
-        arguments = build_parser().parse_args(argv)
-        with Session(arguments) as session:
-            code = int(arguments.run(arguments, session))
-            return INTERRUPTED_CODE if session.interrupted else code
-    except SystemExit as request:  # --help and --version
-        return int(request.code or 0)
+        return _run(argv, closed)
     except AimTheoryError as error:
-        print(f"aimtheory: error: {error}", file=sys.stderr)
-        return _ERROR_CODE
+        complain(f"error: {error}")
     except MemoryError as error:
         detail = str(error).rstrip(".") or "an array is too large"
-        print(
-            f"aimtheory: error: out of memory: {detail}; lower the degree, the dimension or the batch", file=sys.stderr
-        )
-        return _ERROR_CODE
+        complain(f"error: out of memory: {detail}; lower the degree, the dimension or the batch")
     except KeyboardInterrupt:
-        print("aimtheory: interrupted; nothing was finished that could be saved", file=sys.stderr)
+        complain("interrupted; nothing was finished that could be saved")
         return INTERRUPTED_CODE
     except BrokenPipeError:
-        # The reader of our output left, as in "aimtheory models | head -1"; keep Python from complaining at exit.
-        os.dup2(os.open(os.devnull, os.O_WRONLY), sys.stdout.fileno())
+        abandon(sys.stdout)  # the reader of our output left, as in "aimtheory models | head -1"
         return 0
     except OSError as error:
-        print(f"aimtheory: error: {error.strerror or error}: {error.filename}", file=sys.stderr)
-        return _ERROR_CODE
+        complain(f"error: {error.strerror or error}" + ("" if error.filename is None else f": {error.filename}"))
+    return _ERROR_CODE
+
+
+def _run(argv: Sequence[str] | None, closed: bool) -> int:
+    """The command, and what it said written out to the end."""
+    try:
+        arguments = build_parser().parse_args(argv)
+        if closed and not (getattr(arguments, "output", None) or getattr(arguments, "saves", False)):
+            raise InputError("standard output is closed, so the result has nowhere to go; add -o FILE")
+        with Session(arguments) as session:
+            code = int(arguments.run(arguments, session))
+            code = INTERRUPTED_CODE if session.interrupted else code
+    except SystemExit as request:  # --help and --version
+        code = int(request.code or 0)
+    write_out("")
+    return code
 
 
 __all__ = ["COMMANDS", "build_parser", "main"]

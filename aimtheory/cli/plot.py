@@ -47,7 +47,7 @@ def register(subparsers: Subparsers) -> None:
         "--matrix", default=None, metavar="S1", help="whose spectrum (default: the first trained matrix)"
     )
     parser.add_argument("--resolution", type=positive_float, help="smoothing of --spectrum, in eigenvalue units")
-    parser.set_defaults(run=run)
+    parser.set_defaults(run=run, saves=True)
 
 
 def run(arguments: argparse.Namespace, session: Session) -> int:
@@ -68,22 +68,19 @@ def run(arguments: argparse.Namespace, session: Session) -> int:
 def read_result(path: Path) -> Trajectory | TruncationStudy | SgdRun | LearningCurve | PhaseDiagram:
     """A saved result; ``InputError`` for anything that is not one."""
     from aimtheory.dynamics import Trajectory
+    from aimtheory.files import check_input, read_text
     from aimtheory.report.export import read_record, sgd_from_record, study_from_record
     from aimtheory.report.learning_curve import CURVE, DIAGRAM, curve_from_record, diagram_from_record
     from aimtheory.report.netcdf import load_netcdf
 
-    if not path.is_file():
-        raise InputError(f"there is no file {path}")
     if path.suffix.lower() != ".json":
+        check_input(path)
         stored = load_netcdf(path)
         if stored is None:
             return Trajectory.load(path)
         record = stored
     else:
-        try:
-            record = read_record(path.read_text(encoding="utf-8"), str(path))
-        except UnicodeDecodeError:
-            raise InputError(f"{path} is not text") from None
+        record = read_record(read_text(path), str(path))
     if record["kind"] == CURVE:
         return curve_from_record(record, str(path))
     if record["kind"] == DIAGRAM:
@@ -110,6 +107,7 @@ def draw(results: dict[str, Any], arguments: argparse.Namespace) -> Figure:
         trajectory_plot,
         truncation_plot,
     )
+    from aimtheory.report.style import plain_text
     from aimtheory.simulate import SgdRun
 
     names = read_names(arguments.observables)
@@ -134,7 +132,10 @@ def draw(results: dict[str, Any], arguments: argparse.Namespace) -> Figure:
         return trajectory_plot(next(iter(runs.values())), names)
     labels = {f"{run.closure.name}, M = {run.degree}": run for run in runs.values()}
     if len(labels) < len(runs):
-        labels = {f"{Path(path).stem}: {run.closure.name}, M = {run.degree}": run for path, run in runs.items()}
+        labels = {
+            f"{plain_text(Path(path).stem, 40)}: {run.closure.name}, M = {run.degree}": run
+            for path, run in runs.items()
+        }
     return comparison_plot(labels, simulations[0] if simulations else None, names or ["p_12"])
 
 

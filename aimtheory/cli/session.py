@@ -11,6 +11,7 @@ from pathlib import Path
 from types import FrameType, TracebackType
 from typing import Any
 
+from aimtheory.cli.streams import complain, write_out
 from aimtheory.errors import InputError
 
 INTERRUPTED_CODE = 130
@@ -54,19 +55,18 @@ class Session:
     def say(self, text: str) -> None:
         """Text for a reader, on stdout; silent when the output is JSON."""
         if not self.json:
-            print(text, flush=True)
+            write_out(f"{text}\n")
 
     def remark(self, text: str) -> None:
         """A remark beside the result, on stderr."""
-        print(f"aimtheory: {text}", file=sys.stderr)
+        complain(text)
 
     def emit(self, record: Mapping[str, Any]) -> None:
         """The one JSON object of the command, on stdout; only with --json."""
         if self.json:
             from aimtheory.report.export import to_json
 
-            sys.stdout.write(to_json(record))
-            sys.stdout.flush()
+            write_out(to_json(record))
 
     def target(self, path: str | Path | None = None) -> Path | None:
         """The output file, checked before any work: its folder exists, it is new or --force was given."""

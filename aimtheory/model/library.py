@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import difflib
+import os
 from collections.abc import Callable
 from fractions import Fraction
 from pathlib import Path
@@ -94,11 +95,12 @@ def load(name_or_path: str | Path) -> AttentionModel:
     key = str(name_or_path)
     if key in BUILT_IN:
         return BUILT_IN[key]()
-    if Path(key).is_file():
+    if os.path.exists(key):  # asks, and does not raise: the name may be no possible path at all
         return toml.load(key)
     close = difflib.get_close_matches(key, BUILT_IN, n=1)
     hint = f"; did you mean {close[0]!r}?" if close else ""
-    raise InputError(f"no model {key!r}: it is neither a file nor one of {', '.join(BUILT_IN)}{hint}")
+    shown = repr(key) if len(key) <= 100 else f"{key[:100]!r}..."
+    raise InputError(f"no model {shown}: it is neither a file nor one of {', '.join(BUILT_IN)}{hint}")
 
 
 __all__ = ["BUILT_IN", "load", "names"]

@@ -33,6 +33,7 @@ import sympy as sp
 import tomlkit
 
 from aimtheory.errors import InputError
+from aimtheory.files import read_text
 from aimtheory.model.activations import Activation, activation
 from aimtheory.model.attention_model import AttentionIndex, AttentionModel, teacher_factorization
 from aimtheory.model.factorization import KINDS, default_centred, factorization
@@ -261,11 +262,7 @@ def _plain(value: Any) -> Any:
 
 def load(path: str | Path) -> AttentionModel:
     """Read a model file. Raises ``InputError`` when it cannot be read or is not a model."""
-    try:
-        text = Path(path).read_text(encoding="utf-8")
-    except (OSError, UnicodeDecodeError) as error:
-        raise InputError(f"cannot read the model file {path}: {error}") from None
-    return loads(text, str(path))
+    return loads(read_text(path), str(path))
 
 
 __all__ = ["LAWS", "dumps", "from_mapping", "load", "loads", "to_mapping"]

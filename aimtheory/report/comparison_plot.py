@@ -19,6 +19,7 @@ from aimtheory.report.style import (
     colour,
     new_figure,
     observable_label,
+    plain_text,
     shades,
     time_label,
 )
@@ -88,7 +89,7 @@ def comparison_plot(
         handles.append(Line2D([], [], color=GREY, linestyle=UNTRUSTED_LINE, linewidth=1.5))
         labels.append("dotted: past trusted_until")
     figure.legend(handles, labels, loc="outside right upper", frameon=False, fontsize=9)
-    figure.suptitle(title or model.name, fontsize=10, x=0.01, ha="left")
+    figure.suptitle(title or plain_text(model.name), fontsize=10, x=0.01, ha="left")
     return figure
 
 

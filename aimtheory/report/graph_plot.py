@@ -12,7 +12,7 @@ from matplotlib.lines import Line2D
 
 from aimtheory.errors import InputError
 from aimtheory.hierarchy import MomentHierarchy
-from aimtheory.report.style import GREY, LINES, OKABE_ITO, colour, new_figure, observable_label
+from aimtheory.report.style import GREY, LINES, OKABE_ITO, colour, new_figure, observable_label, plain_text
 
 if TYPE_CHECKING:
     from matplotlib.axes import Axes
@@ -90,7 +90,7 @@ def graph_plot(hierarchy: MomentHierarchy) -> Figure:
     )
     left_out = f"; {len(missing)} words for the closure not drawn" if len(missing) > _MISSING else ""
     figure.suptitle(
-        f"{hierarchy.model.name}: dependency graph to degree {hierarchy.degree}{left_out}",
+        f"{plain_text(hierarchy.model.name)}: dependency graph to degree {hierarchy.degree}{left_out}",
         fontsize=10,
         x=0.01,
         ha="left",

@@ -7,8 +7,10 @@ from collections.abc import Sequence
 from pathlib import Path
 from typing import TYPE_CHECKING, Any
 
+import matplotlib as mpl
 from matplotlib.backends.backend_agg import FigureCanvasAgg
 from matplotlib.figure import Figure
+from matplotlib.text import Text
 
 from aimtheory.errors import InputError
 from aimtheory.files import atomic_file
@@ -38,6 +40,19 @@ _SUFFIXES = (".png", ".pdf", ".svg")
 _NAMED = re.compile(r"(t|q|q1|q2|p|m)_(\d+(?:,\d+)?)")
 
 
+class _Figure(Figure):
+    """A figure whose text is set by matplotlib itself.
+
+    Names of models and files are not LaTeX, and a user's ``text.usetex`` need not find a LaTeX to run.
+    """
+
+    def draw(self, renderer: Any) -> None:
+        with mpl.rc_context({"text.usetex": False}):
+            for text in self.findobj(Text):
+                text.set_usetex(False)
+            super().draw(renderer)
+
+
 def new_figure(width: float, height: float, panels: int = 1) -> tuple[Figure, list[Axes]]:
     """A figure of that size in inches with panels side by side, drawn without any global state.
 
@@ -45,7 +60,7 @@ def new_figure(width: float, height: float, panels: int = 1) -> tuple[Figure, li
     >>> len(axes)
     1
     """
-    figure = Figure(figsize=(width, height), layout="constrained")
+    figure = _Figure(figsize=(width, height), layout="constrained")
     FigureCanvasAgg(figure)
     axes = list(figure.subplots(1, panels, squeeze=False)[0])
     for panel in axes:
@@ -73,10 +88,20 @@ def colour(position: int) -> str:
 
 def shades(count: int) -> Sequence[tuple[float, float, float, float]]:
     """``count`` ordered colours, dark to light: viridis without its palest end."""
-    import matplotlib as mpl
-
     scale = mpl.colormaps["viridis"]
     return [scale(0.88 * n / max(1, count - 1)) for n in range(count)]
+
+
+def plain_text(text: str, longest: int = 90) -> str:
+    r"""A name as a figure shows it, letter by letter: one line, not too long, and no mathtext.
+
+    >>> plain_text("my $x$\n model")
+    'my \\$x\\$ model'
+    """
+    line = " ".join(text.split())
+    line = line if len(line) <= longest else f"{line[: longest - 3]}..."
+    # matplotlib leaves labels that begin with an underscore out of legends.
+    return (f" {line}" if line.startswith("_") else line).replace("$", r"\$")
 
 
 def observable_label(name: str) -> str:
@@ -130,6 +155,7 @@ __all__ = [
     "letter_symbol",
     "new_figure",
     "observable_label",
+    "plain_text",
     "save_figure",
     "shades",
     "time_label",

@@ -7,7 +7,7 @@ from matplotlib.figure import Figure
 from matplotlib.ticker import NullFormatter
 
 from aimtheory.dynamics import TruncationStudy
-from aimtheory.report.style import GREY, MARKERS, new_figure, observable_label, shades, time_label
+from aimtheory.report.style import GREY, MARKERS, new_figure, observable_label, plain_text, shades, time_label
 
 
 def truncation_plot(study: TruncationStudy) -> Figure:
@@ -60,7 +60,10 @@ def truncation_plot(study: TruncationStudy) -> Figure:
         by_time.set_xticks(ticks, [f"{tick:.2g}" for tick in ticks])
         by_time.xaxis.set_minor_formatter(NullFormatter())
     figure.suptitle(
-        f"{study.model.name}: {study.closure} closure against {study.reference}", fontsize=10, x=0.01, ha="left"
+        f"{plain_text(study.model.name)}: {study.closure} closure against {study.reference}",
+        fontsize=10,
+        x=0.01,
+        ha="left",
     )
     return figure
 
