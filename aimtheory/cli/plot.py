@@ -60,9 +60,26 @@ def run(arguments: argparse.Namespace, session: Session) -> int:
     results = {path: read_result(Path(path)) for path in arguments.files}
     figure = draw(results, arguments)
     save_figure(figure, target)
+    notes = differences(list(results.values()))
     session.say(f"wrote {target}")
-    session.emit({"figure": str(target), "files": list(results)})
+    session.emit({"figure": str(target), "files": list(results), "notes": notes})
+    for note in notes:
+        session.remark(note)
     return 0
+
+
+def differences(results: list[Any]) -> list[str]:
+    """What a figure of these results shows side by side though it is not of one model, as ``compare`` says it."""
+    from aimtheory.dynamics import Trajectory
+    from aimtheory.simulate import SgdRun
+    from aimtheory.simulate.comparison import model_differences
+
+    runs = [item for item in results if isinstance(item, Trajectory)]
+    simulations = [item for item in results if isinstance(item, SgdRun)]
+    notes = [note for one in simulations for run in runs for note in model_differences(run.model, one.model)]
+    if not simulations and any(run.model != runs[0].model for run in runs):
+        notes.append("the trajectories are not of one model: " + ", ".join(repr(run.model) for run in runs))
+    return list(dict.fromkeys(notes))
 
 
 def read_result(path: Path) -> Trajectory | TruncationStudy | SgdRun | LearningCurve | PhaseDiagram:
@@ -132,8 +149,9 @@ def draw(results: dict[str, Any], arguments: argparse.Namespace) -> Figure:
         return trajectory_plot(next(iter(runs.values())), names)
     labels = {f"{run.closure.name}, M = {run.degree}": run for run in runs.values()}
     if len(labels) < len(runs):
+        distinct = len({Path(path).stem for path in runs}) == len(runs)
         labels = {
-            f"{plain_text(Path(path).stem, 40)}: {run.closure.name}, M = {run.degree}": run
+            f"{plain_text(Path(path).stem if distinct else path, 40)}: {run.closure.name}, M = {run.degree}": run
             for path, run in runs.items()
         }
     return comparison_plot(labels, simulations[0] if simulations else None, names or ["p_12"])
@@ -144,10 +162,15 @@ def _spectrum(runs: list[Any], simulations: list[Any], arguments: argparse.Names
 
     from aimtheory.report import spectrum_plot
     from aimtheory.scalars import to_scalar
+    from aimtheory.simulate.comparison import time_unit
 
     if len(runs) != 1:
         raise InputError(f"--spectrum reads one trajectory, not {len(runs)}")
     run, time = runs[0], float(to_scalar(arguments.spectrum, "--spectrum"))
+    for simulation in simulations:
+        if simulation.model.time_factor != run.model.time_factor:
+            units = f"{time_unit(run.model)} in the trajectory and {time_unit(simulation.model)} in the simulation"
+            raise InputError(f"t = {time:g} is two times, {units}: their models are different ones")
     matrix = arguments.matrix or str(run.views.trainable_letters[0])
     measure = run.spectral_measure(time, matrix)
     eigenvalues = None

@@ -25,6 +25,7 @@ from aimtheory.report.style import (
 )
 from aimtheory.report.trajectory_plot import draw_curve, mark_trust
 from aimtheory.simulate import SgdRun
+from aimtheory.simulate.comparison import time_unit
 
 
 def comparison_plot(
@@ -38,7 +39,9 @@ def comparison_plot(
 
     One panel an observable. A curve is dotted and faded after its ``trusted_until``; curves that diverge are clipped to
     the range of the first trajectory and the simulation, so put the best closure first. Without at least two seeds
-    there are no error bars. Raises ``InputError`` when there is nothing to draw.
+    there are no error bars. Curves of another model than the simulation (or than the first trajectory) are named as
+    such below the title. Raises ``InputError`` when there is nothing to draw, and when the times of two models are in
+    different units, which no axis shows.
     """
     curves = {theory.closure.name: theory} if isinstance(theory, Trajectory) else dict(theory)
     names = (observables,) if isinstance(observables, str) else tuple(observables)
@@ -47,6 +50,13 @@ def comparison_plot(
     figure, panels = new_figure(1.8 + 4.9 * len(names), 4.3, panels=len(names))
     colours = [colour(n) for n in range(len(curves))] if len(curves) <= 4 else [colour(1), *shades(len(curves) - 1)]
     model = (next(iter(curves.values())) if simulation is None else simulation).model
+    foreign = [label for label, run in curves.items() if run.model != model]
+    for label, run in curves.items():
+        if run.model.time_factor != model.time_factor:
+            raise InputError(
+                f"the times of {label!r} are {time_unit(run.model)}, those of {model.name!r} {time_unit(model)}: they "
+                "cannot share an axis; draw them apart"
+            )
     for axes, name in zip(panels, names, strict=True):
         lows, highs = [], []
         for n, (label, run) in enumerate(curves.items()):
@@ -89,7 +99,12 @@ def comparison_plot(
         handles.append(Line2D([], [], color=GREY, linestyle=UNTRUSTED_LINE, linewidth=1.5))
         labels.append("dotted: past trusted_until")
     figure.legend(handles, labels, loc="outside right upper", frameon=False, fontsize=9)
-    figure.suptitle(title or plain_text(model.name), fontsize=10, x=0.01, ha="left")
+    heading = title or plain_text(model.name)
+    if foreign:
+        heading += (
+            f"\nNot one model: {', '.join(foreign)} of another than {'SGD' if simulation else next(iter(curves))}"
+        )
+    figure.suptitle(heading, fontsize=10, x=0.01, ha="left")
     return figure
 
 

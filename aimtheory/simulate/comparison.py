@@ -11,6 +11,7 @@ from numpy.typing import NDArray
 from scipy import stats
 
 from aimtheory.errors import InputError
+from aimtheory.model import AttentionModel
 from aimtheory.simulate.sgd_run import SgdRun
 
 FloatArray = NDArray[np.float64]
@@ -206,14 +207,32 @@ def _values(theory: Any, names: Sequence[str], times: FloatArray, step: float) -
     )
 
 
+def time_unit(model: AttentionModel) -> str:
+    """What time counts, n steps at learning rate alpha_d: ``4 n alpha_d/d`` for tied attention."""
+    return f"{'' if model.time_factor == 1 else f'{model.time_factor} '}n alpha_d/d"
+
+
+def model_differences(theory: AttentionModel, simulation: AttentionModel) -> tuple[str, ...]:
+    """Why a theory and a simulation are not of the same thing, whatever their names; nothing when they are."""
+    if theory == simulation:
+        return ()
+    found = [f"the theory is of another model, {theory!r}, than the simulation, {simulation!r}"]
+    if theory.time_factor != simulation.time_factor:
+        found.append(
+            f"their times are in different units, {time_unit(theory)} in the theory and {time_unit(simulation)} in the "
+            "simulation"
+        )
+    return tuple(found)
+
+
 def _notes(theories: Sequence[Any], simulation: SgdRun) -> tuple[str, ...]:
     notes = list(simulation.status.notes)
     if not simulation.status.ok:
         notes.insert(0, f"simulation {simulation.status.code}: {simulation.status.advice}")
     for theory in theories[:1]:
         model = getattr(theory, "model", None)
-        if model is not None and model != simulation.model:
-            notes.append(f"the theory is of another model, {model!r}, than the simulation, {simulation.model!r}")
+        if model is not None:
+            notes += model_differences(model, simulation.model)
         status = getattr(theory, "status", None)
         trusted = getattr(theory, "trusted_until", None)
         if status is not None and not status.ok:
@@ -223,4 +242,4 @@ def _notes(theories: Sequence[Any], simulation: SgdRun) -> tuple[str, ...]:
     return tuple(notes)
 
 
-__all__ = ["Comparison", "Theory", "compare"]
+__all__ = ["Comparison", "Theory", "compare", "model_differences", "time_unit"]

@@ -1,5 +1,6 @@
 """Figures: what is drawn equals the result it was given, and what is not trusted looks different."""
 
+import argparse
 import subprocess
 import sys
 
@@ -9,9 +10,12 @@ from matplotlib.colors import to_hex
 from matplotlib.figure import Figure
 
 import aimtheory as aim
+from aimtheory.cli import main
+from aimtheory.cli.plot import draw
 from aimtheory.dynamics import truncation_study
 from aimtheory.errors import InputError
 from aimtheory.report import comparison_plot, graph_plot, save_figure, spectrum_plot, trajectory_plot, truncation_plot
+from aimtheory.report.export import sgd_record, to_json
 from aimtheory.report.style import OKABE_ITO, UNTRUSTED_LINE, observable_label, time_label
 from aimtheory.simulate import sgd
 from aimtheory.spectra import SpectralMeasure
@@ -40,6 +44,62 @@ def simulation(softmax):
         softmax, dim=30, learning_rate=0.05, batch=16, times=np.linspace(0, 1, 3), seeds=range(3),
         observables=["p_12", "t_1"], eigenvalues=["S1"],
     )  # fmt: skip
+
+
+@pytest.fixture(scope="module")
+def other():
+    """Trajectories of the same parameterization and of one whose time counts otherwise."""
+    return {
+        name: aim.solve(aim.models.load(name), degree=5, times=[0, 1.0], check=False)
+        for name in ("tied-erf", "direct-hermite2")
+    }
+
+
+def test_a_figure_of_two_models_says_so(gns, other, simulation):
+    heading = comparison_plot({"gns": gns, "erf": other["tied-erf"]}, simulation).get_suptitle()
+    assert heading.splitlines() == ["tied-softmax", "Not one model: erf of another than SGD"]
+    heading = comparison_plot({"gns": gns, "erf": other["tied-erf"]}).get_suptitle()
+    assert heading.splitlines()[1] == "Not one model: erf of another than gns"
+    assert "\n" not in comparison_plot({"gns": gns}, simulation).get_suptitle()
+
+
+def test_times_in_different_units_share_no_axis(gns, other, simulation):
+    direct = other["direct-hermite2"]
+    message = r"the times of 'direct' are n alpha_d/d, those of 'tied-softmax' 4 n alpha_d/d"
+    with pytest.raises(InputError, match=message):
+        comparison_plot({"direct": direct}, simulation)
+    with pytest.raises(InputError, match="cannot share an axis"):
+        comparison_plot({"gns": gns, "direct": direct})
+
+
+def test_the_command_warns_of_two_models_and_refuses_two_units(gns, other, simulation, tmp_path, capsys):
+    files = {name: tmp_path / f"{name}.nc" for name in ("gns", *other)}
+    for name, path in files.items():
+        (gns if name == "gns" else other[name]).save(path)
+    sgd_file = tmp_path / "sgd.json"
+    sgd_file.write_text(to_json(sgd_record(simulation)))
+
+    def plot(*arguments):
+        return main(["plot", *map(str, arguments), "-o", str(tmp_path / "figure.png"), "--force"])
+
+    assert plot(files["tied-erf"], sgd_file) == 0
+    said = capsys.readouterr().err
+    assert "the theory is of another model" in said
+    assert "different units" not in said
+    assert plot(files["gns"], files["tied-erf"]) == 0
+    assert "the trajectories are not of one model" in capsys.readouterr().err
+    assert plot(files["gns"], sgd_file) == 0
+    assert capsys.readouterr().err == ""
+    assert plot(files["direct-hermite2"], sgd_file) == 2
+    assert "cannot share an axis" in capsys.readouterr().err
+    assert plot(files["direct-hermite2"], sgd_file, "--spectrum", "1") == 2
+    assert "t = 1 is two times" in capsys.readouterr().err
+    # Files of one name in two folders are two curves.
+    (tmp_path / "again").mkdir()
+    gns.save(tmp_path / "again" / "gns.nc")
+    results = {str(path): gns for path in (files["gns"], tmp_path / "again" / "gns.nc")}
+    figure = draw(results, argparse.Namespace(observables=None, spectrum=None))
+    assert len({line.get_label() for line in lines_with(figure.axes[0])}) == 2
 
 
 def lines_with(axes, least=3):

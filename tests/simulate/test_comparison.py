@@ -197,3 +197,7 @@ def test_a_theory_of_another_model_is_said():
     assert any("another model" in note for note in compare(theory, run, ["t_1"]).notes)
     same = aim.solve(aim.models.load("tied-linear"), degree=5, times=run.times, check=False)
     assert not any("another model" in note for note in compare(same, run, ["t_1"]).notes)
+    assert not any("different units" in note for note in compare(theory, run, ["t_1"]).notes)
+    direct = aim.solve(aim.models.load("direct-linear"), degree=5, times=run.times, check=False)
+    notes = compare(direct, run, ["t_1"]).notes
+    assert any("4 n alpha_d/d in the simulation" in note and "n alpha_d/d in the theory" in note for note in notes)
