@@ -150,9 +150,10 @@ def draw(results: dict[str, Any], arguments: argparse.Namespace) -> Figure:
     labels = {f"{run.closure.name}, M = {run.degree}": run for run in runs.values()}
     if len(labels) < len(runs):
         distinct = len({Path(path).stem for path in runs}) == len(runs)
+        fronts = [("" if distinct else f"{n}. ") + plain_text(Path(path).stem, 40) for n, path in enumerate(runs, 1)]
         labels = {
-            f"{plain_text(Path(path).stem if distinct else path, 40)}: {run.closure.name}, M = {run.degree}": run
-            for path, run in runs.items()
+            f"{front}: {run.closure.name}, M = {run.degree}": run
+            for front, run in zip(fronts, runs.values(), strict=True)
         }
     return comparison_plot(labels, simulations[0] if simulations else None, names or ["p_12"])
 

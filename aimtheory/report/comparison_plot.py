@@ -101,9 +101,8 @@ def comparison_plot(
     figure.legend(handles, labels, loc="outside right upper", frameon=False, fontsize=9)
     heading = title or plain_text(model.name)
     if foreign:
-        heading += (
-            f"\nNot one model: {', '.join(foreign)} of another than {'SGD' if simulation else next(iter(curves))}"
-        )
+        first = "SGD" if simulation is not None else next(iter(curves))
+        heading += f"\nNot one model: {', '.join(foreign)} of another than {first}"
     figure.suptitle(heading, fontsize=10, x=0.01, ha="left")
     return figure
 
