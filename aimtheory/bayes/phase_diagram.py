@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+from collections.abc import Callable
 from dataclasses import dataclass
 from typing import Any
 
@@ -53,12 +54,12 @@ def phase_diagram(
     width: ArrayLike = (),
     alpha: ArrayLike = (),
     branch: str = "equilibrium",
-    progress: Any = None,
+    progress: Callable[[float, float], None] | None = None,
     **options: Any,
 ) -> PhaseDiagram:
     """MMSE on the grid ``width`` x ``alpha`` (1-d arrays, widths > 0). Ctrl-C keeps the rows that are done.
 
-    ``progress`` wraps the iteration over widths, e.g. ``tqdm.tqdm``.
+    ``progress`` is called with (widths done, widths to do).
 
     >>> phase_diagram("softmax", 2, width=[0.5, 1.0], alpha=[0.0, 0.1]).mmse.round(4)
     array([[1.    , 0.3922],
@@ -72,12 +73,13 @@ def phase_diagram(
         raise InputError(f"width = {widths[widths <= 0][0]} must be > 0")
     mmse, perfect = np.full((len(widths), len(rates)), np.nan), np.full(len(widths), np.nan)
     status = COMPLETE
-    rows = range(len(widths))
     try:
-        for place in rows if progress is None else progress(rows):
+        for place in range(len(widths)):
             evolution = StateEvolution(make_prior(float(widths[place])), seen)
             mmse[place] = evolution.curve(rates, branch).mmse
             perfect[place] = evolution.fixed_point_curve.perfect
+            if progress is not None:
+                progress(place + 1, len(widths))
         if np.any(np.isnan(mmse)):
             status = PARTIAL
     except KeyboardInterrupt:

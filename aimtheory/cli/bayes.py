@@ -3,11 +3,11 @@
 from __future__ import annotations
 
 import argparse
-from collections.abc import Iterable, Iterator
 from fractions import Fraction
 from pathlib import Path
 from typing import TYPE_CHECKING, Any
 
+from aimtheory.cli.channel_options import add_channel, channel_options
 from aimtheory.cli.options import Subparsers, command, read_range
 from aimtheory.cli.session import INTERRUPTED_CODE, Progress, Session, suffix_of
 from aimtheory.errors import InputError
@@ -23,8 +23,6 @@ _FIGURES = (".png", ".pdf", ".svg")
 _MOST_DIGITS = 10_000
 _NOTEWORTHY = 1e-7
 """Relative error of a channel's integrals that is remarked on."""
-_OWN_OPTIONS = {"noise": ("linear", "noise", "--noise"), "tau": ("sign", "thresholds", "--tau")}
-"""Options of one channel alone: which, its name there, and here."""
 
 
 def register(subparsers: Subparsers) -> None:
@@ -46,7 +44,7 @@ def register(subparsers: Subparsers) -> None:
         "  aimtheory bayes curve --width 1/2 --alpha 0.089711 --digits 30",
         output="save the curve to FILE (.json or .nc for 'aimtheory plot', or .png .pdf .svg)",
     )
-    _add_channel(parser)
+    add_channel(parser)
     _add_width(parser)
     _add_alpha(parser)
     _add_branch(parser)
@@ -61,7 +59,7 @@ def register(subparsers: Subparsers) -> None:
         "  aimtheory bayes threshold --channel hardmax --kind weak --width 0 --digits 25",
         output="save the threshold to FILE (.json)",
     )
-    _add_channel(parser)
+    add_channel(parser)
     _add_width(parser)
     parser.add_argument("--kind", default="perfect", choices=("perfect", "weak"), help="default %(default)s")
     parser.add_argument("--digits", type=int, default=20, metavar="N", help="digits printed (default %(default)s)")
@@ -74,7 +72,7 @@ def register(subparsers: Subparsers) -> None:
         "  aimtheory bayes diagram --channel softmax --width 0.05:1.5:60 --alpha 0:0.3:60 -o diagram.png",
         output="save the diagram to FILE (.json or .nc for 'aimtheory plot', or .png .pdf .svg)",
     )
-    _add_channel(parser)
+    add_channel(parser)
     parser.add_argument(
         "--width", required=True, metavar="A:B:N", help="N widths rho = r/d > 0 from A to B, or a list such as 1/2,1,2"
     )
@@ -162,13 +160,12 @@ def run_diagram(arguments: argparse.Namespace, session: Session) -> int:
     from aimtheory.bayes import phase_diagram
     from aimtheory.report.learning_curve import DIAGRAM, diagram_record
 
-    progress = session.progress("diagram")
     diagram = phase_diagram(
         _channel(arguments),
         width=widths,
         alpha=alphas,
         branch=arguments.branch,
-        progress=lambda rows: _watched(rows, progress),
+        progress=session.progress("diagram"),
     )
     record = diagram_record(diagram)
 
@@ -183,18 +180,6 @@ def run_diagram(arguments: argparse.Namespace, session: Session) -> int:
     if diagram.status != "complete":
         session.remark(f"{diagram.status}; missing points are NaN, null in JSON")
     return INTERRUPTED_CODE if diagram.status == "interrupted" else 0
-
-
-def _add_channel(parser: argparse.ArgumentParser) -> None:
-    parser.add_argument(
-        "--channel",
-        default="softmax",
-        choices=("softmax", "hardmax", "linear", "sign"),
-        help="what is seen of the attention forms (default %(default)s)",
-    )
-    parser.add_argument("--tokens", type=int, default=2, metavar="T", help="tokens a sample (default %(default)s)")
-    parser.add_argument("--noise", metavar="DELTA", help="noise variance of the linear channel (default 0)")
-    parser.add_argument("--tau", metavar="TAU", help="threshold of the sign channel (default 0)")
 
 
 def _add_width(parser: argparse.ArgumentParser) -> None:
@@ -227,17 +212,8 @@ def _add_branch(parser: argparse.ArgumentParser) -> None:
 def _channel(arguments: argparse.Namespace) -> Channel:
     """The channel asked for; ``InputError`` for an option of another channel."""
     from aimtheory.bayes import make_channel
-    from aimtheory.scalars import to_scalar
 
-    options: dict[str, Any] = {}
-    for name, (owner, parameter, flag) in _OWN_OPTIONS.items():
-        text = getattr(arguments, name)
-        if text is None:
-            continue
-        if arguments.channel != owner:
-            raise InputError(f"{flag} belongs to the {owner} channel, not to {arguments.channel}; leave it out")
-        options[parameter] = float(to_scalar(text, flag))
-    return make_channel(arguments.channel, arguments.tokens, **options)
+    return make_channel(arguments.channel, arguments.tokens, **channel_options(arguments))
 
 
 def _channel_error(channel: Channel, curve: BranchCurve) -> float:
@@ -269,8 +245,8 @@ def _more_digits(arguments: argparse.Namespace, channel: Channel, progress: Prog
     alphas = _exact_range(arguments.alpha)
     found: list[str | None] = []
     try:
-        for place, rate in enumerate(alphas):
-            value = bayes_mmse_digits(channel, width=arguments.width, alpha=rate, digits=arguments.digits)
+        for place, alpha in enumerate(alphas):
+            value = bayes_mmse_digits(channel, width=arguments.width, alpha=alpha, digits=arguments.digits)
             with mp.workdps(arguments.digits + 10):
                 found.append(mp.nstr(value, arguments.digits, strip_zeros=False))
             progress(place + 1, len(alphas))
@@ -288,13 +264,6 @@ def _exact_range(text: str) -> list[Fraction]:
         return numbers
     low, high, count = numbers[0], numbers[1], int(numbers[2])
     return [low + (high - low) * step / (count - 1) for step in range(count)]
-
-
-def _watched(rows: Iterable[int], progress: Progress) -> Iterator[int]:
-    listed = list(rows)
-    for done, row in enumerate(listed):
-        yield row
-        progress(done + 1, len(listed))
 
 
 def _save(

@@ -142,14 +142,19 @@ def read_events(items: list[str] | None, terminal: bool) -> list[Event]:
     return events
 
 
-def positive_float(text: str) -> float:
-    """An argparse type: a finite number above 0."""
+def number(text: str) -> float:
+    """An argparse type: a finite number, a decimal or a rational such as 1/2."""
     from aimtheory.scalars import to_scalar
 
     try:
-        value = float(to_scalar(text))
+        return float(to_scalar(text))
     except (InputError, OverflowError) as error:
         raise argparse.ArgumentTypeError(str(error)) from None
+
+
+def positive_float(text: str) -> float:
+    """An argparse type: a finite number above 0, a decimal or a rational such as 1/2."""
+    value = number(text)
     if value <= 0:
         raise argparse.ArgumentTypeError(f"{text} must be above 0")
     return value
@@ -161,6 +166,7 @@ __all__ = [
     "add_observables",
     "add_times",
     "command",
+    "number",
     "positive_float",
     "read_events",
     "read_integers",

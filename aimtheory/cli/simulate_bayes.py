@@ -6,16 +6,10 @@ import argparse
 from pathlib import Path
 from typing import Any
 
-from aimtheory.cli.options import Subparsers, command, positive_float, read_integers
+from aimtheory.cli.channel_options import add_channel, channel_options
+from aimtheory.cli.options import Subparsers, command, number, positive_float, read_integers
 from aimtheory.cli.session import INTERRUPTED_CODE, Session, suffix_of
 from aimtheory.errors import InputError
-
-_CHANNEL_OPTIONS = {
-    "softmax": ("inverse_temperature",),
-    "linear": ("noise",),
-    "sign": ("threshold",),
-    "hardmax": (),
-}
 
 
 def register_algorithms(algorithms: Subparsers) -> None:
@@ -29,7 +23,7 @@ def register_algorithms(algorithms: Subparsers) -> None:
     )
     _add_common(parser)
     parser.add_argument("--iterations", type=int, default=200, help="most iterations (default %(default)s)")
-    parser.add_argument("--damping", type=float, default=0.5, help="weight of the old omega (default %(default)s)")
+    parser.add_argument("--damping", type=number, default=0.5, help="weight of the old omega (default %(default)s)")
     parser.add_argument(
         "--tolerance", type=positive_float, default=1e-5, help="undamped change at which to stop (default %(default)s)"
     )
@@ -53,19 +47,16 @@ def register_algorithms(algorithms: Subparsers) -> None:
 
 
 def _add_common(parser: argparse.ArgumentParser) -> None:
-    parser.add_argument("--channel", default="softmax", help="softmax, hardmax, linear or sign (default %(default)s)")
-    parser.add_argument("--tokens", type=int, default=2, help="tokens T a sample (default %(default)s)")
-    parser.add_argument("--width", required=True, help="width ratio rho = r/d of the teacher, such as 0.5 or 1/2")
-    parser.add_argument("--alpha", required=True, help="sample complexity n/d^2")
+    add_channel(parser)
+    parser.add_argument("--width", required=True, metavar="RHO", help="rho = r/d of the teacher, such as 0.5 or 1/2")
+    parser.add_argument("--alpha", required=True, type=number, help="sample complexity n/d^2")
     parser.add_argument("--dim", type=int, default=200, help="embedding dimension d (default %(default)s)")
     parser.add_argument("--seed", type=int, help="one seed (default 0)")
     parser.add_argument("--seeds", metavar="LIST", help="several seeds, such as 0,1,2 or 0..7")
-    parser.add_argument("--inverse-temperature", type=positive_float, help="of softmax (default 1)")
-    parser.add_argument("--noise", type=float, help="noise variance of the linear channel (default 0)")
-    parser.add_argument("--threshold", type=float, help="threshold of the sign channel (default 0)")
     parser.add_argument(
         "--memory-limit",
-        type=float,
+        type=positive_float,
+        metavar="GIB",
         default=4.0,
         help="GiB of tokens kept; more are drawn anew at each pass (default %(default)s)",
     )
@@ -85,20 +76,13 @@ def _arguments(arguments: argparse.Namespace, session: Session) -> tuple[Path | 
         "channel": arguments.channel,
         "tokens": arguments.tokens,
         "width": to_scalar(arguments.width, "--width"),
-        "alpha": float(to_scalar(arguments.alpha, "--alpha")),
+        "alpha": arguments.alpha,
         "dim": arguments.dim,
         "seeds": seeds,
         "dtype": arguments.dtype,
         "memory_limit": arguments.memory_limit,
+        **channel_options(arguments),
     }
-    allowed = _CHANNEL_OPTIONS.get(arguments.channel, ())
-    for name in ("inverse_temperature", "noise", "threshold"):
-        value = getattr(arguments, name)
-        if value is None:
-            continue
-        if name not in allowed:
-            raise InputError(f"--{name.replace('_', '-')} is not an option of the channel {arguments.channel!r}")
-        shared["thresholds" if name == "threshold" else name] = value
     return target, shared
 
 

@@ -80,7 +80,7 @@ class Adam:
     """Adam (Kingma and Ba, 2015) with the usual betas (0.9, 0.999) and epsilon 1e-8, in place on one array."""
 
     def __init__(self, parameter: FloatArray, learning_rate: float) -> None:
-        self.parameter, self.rate = parameter, learning_rate
+        self.parameter, self.learning_rate = parameter, learning_rate
         self.first, self.second = np.zeros_like(parameter), np.zeros_like(parameter)
         self.steps = 0
 
@@ -96,7 +96,7 @@ class Adam:
         spread = np.sqrt(self.second)
         spread /= kind(correction)
         spread += kind(1e-8)
-        self.parameter -= kind(self.rate / (1 - 0.9**self.steps)) * self.first / spread
+        self.parameter -= kind(self.learning_rate / (1 - 0.9**self.steps)) * self.first / spread
 
 
 def gradient_descent(

@@ -33,7 +33,7 @@ class OnlineSgd:
         }
         self.chunk = max(1, min(batch, _CHUNK_ROWS // model.tokens))
         self.forms = build_forms(model, self.parameters, dim, self.chunk * model.tokens, self.dtype, working=self.basis)
-        self.rate = learning_rate
+        self.learning_rate = learning_rate
         self.decay = 1 - learning_rate * float(model.weight_decay) / dim
 
     def gradient(self, tokens: FloatArray) -> tuple[dict[str, FloatArray], bool]:
@@ -61,7 +61,7 @@ class OnlineSgd:
                 matrix = self.parameters[name]
                 if self.decay != 1:
                     matrix *= self.dtype.type(self.decay)
-                term *= self.dtype.type(self.rate)
+                term *= self.dtype.type(self.learning_rate)
                 matrix -= term
         return finite
 

@@ -53,7 +53,7 @@ def sgd(
     learning_rate: float,
     times: ArrayLike | None = None,
     steps: ArrayLike | None = None,
-    batch: int = 1,
+    batch: int = 256,
     seed: int | None = None,
     seeds: Iterable[int] | None = None,
     rng: np.random.Generator | None = None,
@@ -81,6 +81,9 @@ def sgd(
     evaluated in float64 on the d x d matrices. ``loss`` is the mean loss of ``loss_samples`` fresh samples, which do
     not disturb the run; it estimates Phi up to sampling noise and O(d^{-1/2}). ``eigenvalues`` names symmetric views
     (``"S1"``) whose spectra are kept at every time.
+
+    ``batch`` is the number of samples a step; a single one, as in online SGD proper, leaves a gradient noise of
+    relative order learning_rate x d.
 
     Cost of a step: one matrix product of (batch L) x d x r forward and one backward for each trained factor; a fixed
     symmetric S_k costs O(batch L^2 d), because tokens are drawn in its eigenbasis. Memory O(d^2 + batch L (d + r)):

@@ -120,7 +120,9 @@ def test_the_error_of_a_channel_is_told(capsys, monkeypatch):
 def test_options_of_a_channel_reach_it(run):
     noisy = strict(run("curve", "--channel", "linear", "--noise", "1/2", "--width", "1", "--alpha", "0.1", "--json"))
     assert noisy["mmse"] == mmse_curve("linear", 2, 1, [0.1], noise=0.5).tolist()
-    biased = strict(run("curve", "--channel", "sign", "--tau", "0.7", "--width", "1", "--alpha", "0.1", "--json"))
+    biased = strict(
+        run("curve", "--channel", "sign", "--thresholds", "0.7", "--width", "1", "--alpha", "0.1", "--json")
+    )
     assert biased["mmse"] == mmse_curve("sign", 2, 1, [0.1], thresholds=0.7).tolist()
     assert biased["mmse"] != mmse_curve("sign", 2, 1, [0.1]).tolist()
 
@@ -239,7 +241,7 @@ def test_existing_files_are_kept_until_forced(capsys, tmp_path):
         (["curve", "--width", "nan", "--alpha", "0.1"], "width = 'nan' is not a number"),
         (["curve", "--width", "1/0", "--alpha", "0.1"], "divides by zero"),
         (["curve", "--width", "__import__('os')", "--alpha", "0.1"], "is not a number"),
-        (["curve", "--width", "1/2", "--alpha", "-0.1"], "alpha = -0.1 must be finite and >= 0"),
+        (["curve", "--width", "1/2", "--alpha", "-0.1"], "alpha = -0.1 must be >= 0"),
         (["curve", "--width", "1/2", "--alpha", "0:0.1"], "not A:B:N"),
         (["curve", "--width", "1/2", "--alpha", "0:0.1:1"], "N = 1 points"),
         (["curve", "--width", "1/2", "--alpha", "inf"], "not a number"),
@@ -249,7 +251,10 @@ def test_existing_files_are_kept_until_forced(capsys, tmp_path):
         (["curve", "--width", "1/2", "--alpha", "0.1", "--noise", "1"], "--noise belongs to the linear channel"),
         (["curve", "--width", "1", "--alpha", "0.1", "--channel", "linear", "--noise", "-1"], "noise variance -1"),
         (["curve", "--width", "1", "--alpha", "0.1", "--channel", "linear", "--noise", "nan"], "not a number"),
-        (["curve", "--width", "1", "--alpha", "0.1", "--channel", "hardmax", "--tau", "1"], "--tau belongs"),
+        (
+            ["curve", "--width", "1", "--alpha", "0.1", "--channel", "hardmax", "--thresholds", "1"],
+            "--thresholds belongs",
+        ),
         (["curve", "--width", "1", "--alpha", "0.1", "--digits", "0"], "--digits 0"),
         (["curve", "--width", "1", "--alpha", "0.1", "--digits", "9", "--channel", "sign"], "--digits is offered"),
         (["curve", "--width", "1", "--alpha", "0.1", "-o", "curve.txt"], ".txt"),
@@ -259,7 +264,7 @@ def test_existing_files_are_kept_until_forced(capsys, tmp_path):
         (["threshold", "--width", "1/2", "--channel", "hardmax"], "never recovers perfectly"),
         (["threshold", "--width", "1/2", "--kind", "weak"], "no weak-recovery transition"),
         (["threshold", "--width", "1/2", "-o", "threshold.png"], ".png"),
-        (["diagram", "--width", "0:1:5", "--alpha", "0:1:5"], "must be finite and > 0"),
+        (["diagram", "--width", "0:1:5", "--alpha", "0:1:5"], "width = 0.0 must be > 0"),
         (["diagram", "--width", "1", "--alpha", "0:1:5", "-o", "d.png"], "at least two widths"),
     ],
 )
