@@ -75,6 +75,10 @@ class Closure(ABC):
     def close(self, problem: ClosureProblem) -> ClosedSystem:
         """The closed system of a model at a truncation degree."""
 
+    def resolve(self, problem: ClosureProblem) -> Closure:  # noqa: ARG002
+        """The closure that is used for a problem: itself, unless it chooses among others."""
+        return self
+
     @property
     def options(self) -> Mapping[str, Any]:
         """The closure's own options, for storage beside a result."""

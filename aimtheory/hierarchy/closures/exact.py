@@ -1,0 +1,234 @@
+"""The exact closure: one trained tied matrix free from functions of one fixed matrix, any potential, no truncation."""
+
+from __future__ import annotations
+
+from collections.abc import Mapping, Sequence
+from copy import copy
+from dataclasses import dataclass
+from functools import cached_property
+from typing import Any, ClassVar
+
+import numpy as np
+from scipy.special import expit
+
+from aimtheory.errors import InputError
+from aimtheory.hierarchy.closed_system import ClosedSystem, Closure, ClosureProblem, FloatArray
+from aimtheory.hierarchy.initial_moments import joint_law
+from aimtheory.hierarchy.views import Views
+from aimtheory.spectra import FreeFamily, SpectralLaw
+from aimtheory.spectra.dressed_inverse import DressedInverse, StartRule
+from aimtheory.spectra.law_quadrature import LawQuadrature, law_quadrature, upper_quantile
+from aimtheory.words import Letter, Word
+
+_ELSEWHERE = "solve with closure='gns' (any parameterization and start) or closure='matrix' (finite d)"
+
+
+@dataclass(frozen=True)
+class CommutingFlow:
+    """W' = -sum_c c (quadratic_c S + sum_n powers_cn X^n) W, S = W W^T, X the fixed matrix: which couplings do what.
+
+    ``quadratic`` has shape (C,), ``powers`` (C, N), C the couplings of the views in their order; ``fixed`` is None when
+    no fixed matrix enters.
+    """
+
+    student: Letter
+    fixed: Letter | None
+    quadratic: FloatArray
+    powers: FloatArray
+
+    @classmethod
+    def of(cls, views: Views) -> CommutingFlow:
+        """Read the drift of the views; ``InputError`` says what stands in the way of the exact closure."""
+        letters = views.alphabet.letters
+        moving = views.trainable_letters
+        if len(moving) != 1:
+            names = ", ".join(map(str, moving)) or "none"
+            raise InputError(
+                f"closure 'exact' needs one trained matrix that moves by itself, S = W W^T; here {len(moving)} move "
+                f"({names}); {_ELSEWHERE}"
+            )
+        (student,) = moving
+        expansion = views.expansion[student]
+        if not student.symmetric or len(expansion) != 2:
+            raise InputError(
+                f"closure 'exact' needs a tied trained matrix S = W W^T; {student} = {expansion} is not; {_ELSEWHERE}"
+            )
+        others = [letter for letter in letters if letter.base != student]
+        if len(others) > 1 or not all(letter.symmetric for letter in others):
+            raise InputError(
+                f"closure 'exact' needs fixed forms that are polynomials of one fixed symmetric matrix; here "
+                f"{', '.join(map(str, others))} are fixed, which do not commute; {_ELSEWHERE}"
+            )
+        fixed = others[0] if others else None
+        size = 1 + max(
+            (len(word) - 1 for polynomial in views.drift[student].values() for word, _ in polynomial), default=0
+        )
+        quadratic, powers = np.zeros(len(views.couplings)), np.zeros((len(views.couplings), size))
+        for number, coupling in enumerate(views.couplings):
+            terms = {word.letters: float(c) for word, c in views.drift[student].get(coupling, {})}
+            for word, coefficient in terms.items():
+                place = [n for n, letter in enumerate(word) if letter == student]
+                power = len(word) - len(place)
+                mirrored = terms.get(tuple(reversed(word)))
+                if len(word) == len(place) == 2:
+                    quadratic[number] = -coefficient / 2
+                elif len(place) == 1 and place[0] in (0, len(word) - 1) and mirrored == coefficient:
+                    powers[number, power] = -coefficient / (2 if power == 0 else 1)
+                else:
+                    raise InputError(
+                        f"closure 'exact' needs the drift of {student} to be -(H {student} + {student} H), H linear in "
+                        f"{student}; the term {Word(word)} of {coupling.name} is not; {_ELSEWHERE}"
+                    )
+        return cls(student, fixed, quadratic, powers)
+
+
+@dataclass(frozen=True)
+class Exact(Closure):
+    """The limit d -> infinity without truncation (ours): one trained tied S = W W^T whose start is free from one fixed
+    symmetric matrix X, and fixed forms that are polynomials of X (or none).
+
+    For any potential and weight decay W' = -(g_11 S + sum_l g_1l f_l(X) + gamma/4) W is solved by
+
+        S(t) = E (S_0^{-1} + Y)^{-1} E,  E = exp(-sum_l f_l(X) int g_1l - gamma t/4),  Y = 2 int g_11 E^2,
+
+    and freeness gives every moment from one scalar equation. ``nodes`` are those of a quadrature of the law of X (and
+    of S_0) a band of its spectrum; a second rule with three quarters of them tells the error. The degree plays no part.
+    Exact up to that quadrature: to rounding, unless weight decay cuts the bulk of X at late times.
+    """
+
+    nodes: int = 64
+    name: ClassVar[str] = "exact"
+
+    def __post_init__(self) -> None:
+        if isinstance(self.nodes, bool) or not isinstance(self.nodes, int | np.integer) or not 8 <= self.nodes <= 4096:
+            raise InputError(f"nodes = {self.nodes!r} of closure 'exact' must be an integer from 8 to 4096")
+
+    @property
+    def options(self) -> Mapping[str, Any]:
+        """The number of nodes."""
+        return {"nodes": int(self.nodes)}
+
+    def coarser_degree(self, degree: int) -> int | None:  # noqa: ARG002
+        """None: nothing is truncated."""
+        return None
+
+    def close(self, problem: ClosureProblem) -> ExactSystem:
+        """Read flow and laws; ``InputError`` names what the exact solution does not cover and what to use instead."""
+        flow = CommutingFlow.of(problem.views)
+        law = joint_law(problem.model, problem.views, problem.initial)
+        if not isinstance(law, FreeFamily):
+            raise InputError(
+                f"closure 'exact' needs a start that is free from the fixed matrix, with laws of its own; "
+                f"{type(law).__name__} may be correlated with it; {_ELSEWHERE}"
+            )
+        laws = dict(law.laws)
+        fixed = None if flow.fixed is None else laws[str(flow.fixed)]
+        return ExactSystem(flow, laws[str(flow.student)], fixed, int(self.nodes))
+
+
+class ExactSystem(ClosedSystem):
+    """State: the integrals of the couplings of f_l(X) and of the weight decay, then Z = Y/(1 + E^2) at the nodes.
+
+    The nodes of the second rule follow those of the first; ``coarse`` reads the same states with it, and the difference
+    is the error of quadrature. Words of any length in S and X can be read.
+    """
+
+    is_exact = True
+
+    def __init__(self, flow: CommutingFlow, start: SpectralLaw, fixed: SpectralLaw | None, nodes: int) -> None:
+        self.exact_degree = 1 << 30
+        self.flow, self.start_law, self.fixed_law = flow, start, fixed
+        self._rules = tuple(_Rules.of(start, fixed, count) for count in (nodes, max(6, (3 * nodes) // 4)))
+        self._linear = np.flatnonzero(flow.powers.any(axis=1))
+        points = np.concatenate([rules.fixed.nodes for rules in self._rules])
+        #: h_c(x) at the nodes of both rules, one row a coupling that drives E
+        self._drivers = flow.powers[self._linear] @ points ** np.arange(flow.powers.shape[1])[:, None]
+        self._read_with(0)
+
+    def _read_with(self, number: int) -> None:
+        """Read moments with the first or the second rule."""
+        self.rules = self._rules[number]
+        first = len(self._rules[0].fixed.nodes)
+        self._own = slice(0, first) if number == 0 else slice(first, None)
+        self._powers: dict[int, FloatArray] = {}
+        self._known: dict[Word, int | tuple[int, ...]] = {}
+
+    @cached_property
+    def coarse(self) -> ExactSystem:
+        """The same system, its moments read with the second rule."""
+        other = copy(self)
+        other._read_with(1)
+        return other
+
+    @property
+    def initial(self) -> FloatArray:
+        """Zero: E = 1 and Y = 0."""
+        return np.zeros(len(self._linear) + self._drivers.shape[1])
+
+    def drift(self, couplings: FloatArray, state: FloatArray) -> FloatArray:
+        """A_c' = c and Z' = E^2/(1 + E^2) (2 g_11 + 2 (sum_l g_1l f_l + gamma/4) Z)."""
+        count = len(self._linear)
+        driving = couplings[self._linear]
+        log_kernel = 2 * (state[:count] @ self._drivers)
+        rate = 2 * (driving @ self._drivers)
+        change = expit(-log_kernel) * (2 * float(couplings @ self.flow.quadratic) + rate * state[count:])
+        return np.concatenate([driving, change])
+
+    def student(self, state: FloatArray) -> DressedInverse:
+        """S(t) = E (S_0^{-1} + Y)^{-1} E at a state, on the nodes of this rule."""
+        count = len(self._linear)
+        log_kernel = 2 * (state[:count] @ self._drivers[:, self._own])
+        return DressedInverse(self.rules.fixed.weights, log_kernel, state[count:][self._own], self.rules.start)
+
+    def moments(self, words: Sequence[Word], state: FloatArray) -> FloatArray:
+        """Any word in S and X; ``InputError`` for one with another letter."""
+        student = self.student(state)
+        values = []
+        for word in words:
+            exponents = self._known[word] if word in self._known else self._exponents(word)
+            if isinstance(exponents, int):
+                values.append(float(self.rules.fixed.weights @ self._power(exponents)))
+            else:
+                values.append(student.word([self._power(n) for n in exponents]))
+        return np.array(values)
+
+    def _exponents(self, word: Word) -> int | tuple[int, ...]:
+        """(n_1, ..., n_p) of S X^{n_1} ... S X^{n_p}, or n of X^n."""
+        known = {self.flow.student, *(() if self.flow.fixed is None else (self.flow.fixed,))}
+        for letter in word:
+            if letter.base not in known:
+                raise InputError(
+                    f"closure 'exact' reads words in {', '.join(sorted(map(str, known)))}, and tr({word}) holds "
+                    f"{letter}; solve with closure='matrix', which reads any word"
+                )
+        places = [n for n, letter in enumerate(word) if letter.base == self.flow.student]
+        found: int | tuple[int, ...] = len(word)
+        if places:
+            found = tuple(int(gap) - 1 for gap in np.diff([*places, places[0] + len(word)]))
+        self._known[word] = found
+        return found
+
+    def _power(self, exponent: int) -> FloatArray:
+        if exponent not in self._powers:
+            self._powers[exponent] = self.rules.fixed.nodes**exponent
+        return self._powers[exponent]
+
+
+@dataclass(frozen=True, eq=False)
+class _Rules:
+    """The quadratures of one resolution."""
+
+    fixed: LawQuadrature
+    start: StartRule
+
+    @classmethod
+    def of(cls, start: SpectralLaw, fixed: SpectralLaw | None, nodes: int) -> _Rules:
+        rule = StartRule.of_law(start, nodes)
+        if fixed is None:
+            return cls(LawQuadrature(np.zeros(1), np.ones(1), 1, (), (), 0.0), rule)
+        # A student of low rank ends as the top of the spectrum of X: its edge there sharpens like 1/t.
+        cut = upper_quantile(fixed, rule.rank) if rule.kernel > 0 else None
+        return cls(law_quadrature(fixed, nodes, cut), rule)
+
+
+__all__ = ["CommutingFlow", "Exact", "ExactSystem"]
