@@ -100,7 +100,7 @@ def render(hierarchy: MomentHierarchy, chosen: str, potential: sp.Expr | None) -
     if chosen == "graphml":
         return graphml(hierarchy)
     if chosen == "python":
-        return python_source(hierarchy, _initial(hierarchy), potential)
+        return python_source(hierarchy, _initial(hierarchy), potential, _mean(hierarchy))
     return text(hierarchy, potential)
 
 
@@ -143,6 +143,23 @@ def _initial(hierarchy: MomentHierarchy) -> list[float] | None:
         return [float(value) for value in initial_moments(hierarchy)]
     except InputError:
         return None
+
+
+def _mean(hierarchy: MomentHierarchy) -> list[float] | None:
+    """The means at time zero that the fast flow settles at, for forms that have one."""
+    from aimtheory.dynamics import solve
+    from aimtheory.errors import AimTheoryError
+
+    if hierarchy.model.centred:
+        return None
+    names = [f"m_{k + 1}" for k in range(len(hierarchy.views.matrices))]
+    try:
+        run = solve(
+            hierarchy.model, degree=hierarchy.degree, times=[0.0], closure="zero", observables=names, check=False
+        )
+    except AimTheoryError:
+        return None
+    return [float(run[name][0]) for name in names]
 
 
 __all__ = ["FORMATS", "closed_potential", "graphml", "register", "render", "run", "text"]

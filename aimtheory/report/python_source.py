@@ -8,23 +8,35 @@ from fractions import Fraction
 import sympy as sp
 
 from aimtheory.hierarchy import MomentHierarchy
+from aimtheory.hierarchy.symbolic_couplings import symbolic_couplings
+from aimtheory.report.coupling_source import coupling_source
 
 
 def python_source(
-    hierarchy: MomentHierarchy, initial: Sequence[float] | None = None, potential: sp.Expr | None = None
+    hierarchy: MomentHierarchy,
+    initial: Sequence[float] | None = None,
+    potential: sp.Expr | None = None,
+    mean: Sequence[float] | None = None,
 ) -> str:
-    """A module with ``WORDS``, ``COUPLINGS``, ``INITIAL`` (when given) and ``drift(couplings, moments)``.
+    """A module that needs numpy alone: ``WORDS``, ``COUPLINGS``, ``drift(couplings, moments)``, and more where it can.
 
-    The equations of the hierarchy under the zero closure: words above the truncation degree are zero ([D] (13)).
-    ``moments`` has shape (number of words, ...). Exact rational coefficients, evaluated in floats.
+    The equations of the hierarchy under the zero closure: words above the truncation degree are zero ([D] (13)), and tr
+    1 is one. ``moments`` has shape (number of words, ...). Exact rational coefficients, evaluated in floats.
+
+    Where the potential has a closed form, ``couplings(moments)`` and ``rhs(t, moments)`` close the system: the same
+    right-hand side as that of ``solve(closure="zero")``. Forms with a mean take it as a further argument, a value on
+    the branch, and ``settle(moments, mean)`` moves it to m*(q); ``MEAN`` is that of time zero, when given. ``INITIAL``
+    are the moments at time zero, when given.
 
     >>> import aimtheory as aim
     >>> space = {}
     >>> exec(python_source(aim.derive(aim.models.load("exact-linear"), 2)), space)
-    >>> [float(x) for x in space["drift"]([2.0, -2.0], [0.5, 1.0, 0.5, 0.5, 1.5])]
+    >>> [float(x) for x in space["rhs"](0.0, [0.5, 1.0, 0.5, 0.5, 1.5])]
     [0.0, 0.0, 0.0, 0.0, 0.0]
     """
-    couplings = [coupling.name.replace(",", "_") for coupling in hierarchy.views.couplings]
+    names = {coupling: coupling.name.replace(",", "_") for coupling in hierarchy.views.couplings}
+    couplings = list(names.values())
+    parts = symbolic_couplings(hierarchy)
     position = {word: n for n, word in enumerate(hierarchy.words)}
     lines = [
         f'"""Closed moment equations of the model {_text(hierarchy.model.name)} at degree {hierarchy.degree}.',
@@ -34,6 +46,9 @@ def python_source(
         "Couplings: g_kl = [grad Phi]_kl with dPhi = sum over all ordered pairs of g_kl dq_kl, q_kl = tr(S_k S_l), so",
         "that g_12 is half the derivative by the shared variable q_12; g1, g2 likewise by tr(S_k S_l^T) and",
         "tr(S_k S_l); beta_k the bias of the mean; gamma the weight decay.",
+        "rhs(t, moments) closes the system: the couplings are formulas of the moments."
+        if parts is not None
+        else "Phi has no closed form here, so the couplings must be supplied: functions of the second moments.",
     ]
     if potential is not None:
         lines.append(f"Phi = {potential}")
@@ -47,6 +62,8 @@ def python_source(
     ]
     if initial is not None:
         lines.append(_tuple("INITIAL", [repr(float(value)) for value in initial]))
+    if mean is not None:
+        lines.append(_tuple("MEAN", [repr(float(value)) for value in mean]))
     lines += [
         "",
         "",
@@ -59,16 +76,23 @@ def python_source(
         "    result = np.zeros(m.shape)",
     ]
     for n, word in enumerate(hierarchy.words):
-        kept = [(c, coupling, position[v]) for (coupling, v), c in hierarchy.drift(word).items() if v in position]
+        # A word without letters is tr 1 = 1: the term is the coupling itself.
+        kept = [
+            _term(c, names[coupling], position.get(v))
+            for (coupling, v), c in hierarchy.drift(word).items()
+            if v in position or not len(v)
+        ]
         if kept:
             lines.append(f"    # {hierarchy.names[n]}")
-            terms = [_term(c, coupling.name.replace(",", "_"), target) for c, coupling, target in kept]
-            lines.append(f"    result[{n}] = {_join(terms)}")
+            lines.append(f"    result[{n}] = {_join(kept)}")
     lines += ["    return result", ""]
+    if parts is not None:
+        lines += coupling_source(hierarchy, parts, names)
     return "\n".join(lines)
 
 
-def _term(coefficient: Fraction, coupling: str, target: int) -> str:
+def _term(coefficient: Fraction, coupling: str, target: int | None) -> str:
+    """One term; without a target it has no moment."""
     sign = "-" if coefficient < 0 else "+"
     size = abs(coefficient)
     front = (
@@ -78,7 +102,7 @@ def _term(coefficient: Fraction, coupling: str, target: int) -> str:
         if size.denominator == 1
         else f"{size.numerator} / {size.denominator} * "
     )
-    return f"{sign} {front}{coupling} * m[{target}]"
+    return f"{sign} {front}{coupling}" + ("" if target is None else f" * m[{target}]")
 
 
 def _join(terms: Sequence[str]) -> str:

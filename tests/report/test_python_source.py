@@ -8,6 +8,10 @@ import pytest
 import sympy as sp
 
 import aimtheory as aim
+from aimtheory.cli import main
+from aimtheory.dynamics.coupling_values import CouplingValues
+from aimtheory.hierarchy import closure, views
+from aimtheory.hierarchy.closures import ClosureProblem
 from aimtheory.hierarchy.compiled import compile_hierarchy
 from aimtheory.hierarchy.initial_moments import initial_moments
 from aimtheory.hierarchy.moments import moment_symbol
@@ -101,3 +105,106 @@ def test_a_malicious_name_stays_inside_the_docstring():
         student=aim.Wishart(width=1, trace=1), teacher=aim.Wishart(width=1, trace=1),
     )  # fmt: skip
     assert callable(build(aim.derive(model, 2))["drift"])
+
+
+def closed_system(model, degree):
+    """The closed system of ``solve`` and the couplings it evaluates, as a function of a state."""
+    system = closure("zero").close(ClosureProblem(model, views(model), degree, None))
+    return system, CouplingValues(model, views(model))
+
+
+@pytest.mark.parametrize("name", aim.models.names())
+def test_every_built_in_model_has_its_drift(name):
+    """At random states and couplings, and with its own couplings where they are formulas, to 1e-12 of the system's."""
+    model = aim.models.load(name)
+    degree = 3 if model.centred else 2
+    hierarchy = aim.derive(model, degree)
+    system, values = closed_system(model, degree)
+    module = build(hierarchy)
+    start, rng = system.initial, np.random.default_rng(5)
+    assert module["COUPLINGS"] == tuple(coupling.name for coupling in hierarchy.views.couplings)
+    given = rng.normal(size=len(module["COUPLINGS"]))
+    for n in range(4):
+        state = start * (1 + 0.02 * n * rng.normal(size=len(start)))
+        found = module["drift"](given, state)
+        assert np.allclose(found, system.drift(given, state), rtol=1e-12, atol=1e-12)
+        if name == "tied-softmax":
+            assert "rhs" not in module
+            continue
+        expected = values(lambda words, state=state: system.moments(words, state))
+        if model.centred:
+            couplings, right = module["couplings"](state), module["rhs"](0.0, state)
+        else:
+            mean = values.mean(lambda words, state=state: system.moments(words, state))
+            couplings, right = module["couplings"](state, mean), module["rhs"](0.0, state, mean)
+            assert module["settle"](state, mean + np.array([1e-3, 0])) == pytest.approx(mean, abs=1e-8)
+        assert np.allclose(couplings, expected, rtol=1e-12, atol=1e-12)
+        # rhs settles the mean anew, closer than the library, whose Newton steps end at a slope of 1e-9.
+        assert np.allclose(right, system.drift(expected, state), rtol=1e-12, atol=1e-12 if model.centred else 1e-8)
+
+
+def test_a_state_outside_the_cone_is_projected_as_in_the_library():
+    for name in ("tied-hermite2", "direct-hermite2"):
+        model = aim.models.load(name)
+        system, values = closed_system(model, 2)
+        module = build(aim.derive(model, 2))
+        state = system.initial.copy()
+        state[module["WORDS"].index("tr(S1 S2)")] = 9.0
+        expected = values(lambda words, state=state, system=system: system.moments(words, state))
+        assert np.allclose(module["couplings"](state), expected, rtol=1e-12, atol=1e-12)
+        assert np.linalg.eigvalsh(np.array(module["order_parameters"](state)))[..., 0].min() > -1e-9 or name[0] == "d"
+
+
+def test_the_identity_moves_the_moments():
+    """Direct optimization of forms with a mean: d tr(S_1)/dt = -beta_1 tr 1 + ..., by hand for the linear model."""
+    law = aim.Ginibre(variance=1)
+    model = aim.AttentionModel.teacher_student(
+        tokens=1, activation="linear", parameterization="direct", student=law, teacher=law, centred=False
+    )
+    hierarchy = aim.derive(model, 2)
+    module = build(hierarchy)
+    position = {name: n for n, name in enumerate(module["WORDS"])}
+    couplings = dict.fromkeys(module["COUPLINGS"], 0.0) | {"beta_1": 0.7}
+    state = np.arange(1.0, 1 + len(hierarchy))
+    found = module["drift"]([couplings[name] for name in module["COUPLINGS"]], state)
+    # dS_1/dt = -beta_1 1, so each word moves by what is left when one S_1 is taken out.
+    assert found[position["tr(S1)"]] == pytest.approx(-0.7)
+    assert found[position["tr(S1 S1)"]] == pytest.approx(-1.4 * state[position["tr(S1)"]])
+    assert found[position["tr(S1 S2)"]] == pytest.approx(-0.7 * state[position["tr(S2)"]])
+    system, values = closed_system(model, 2)
+    assert np.allclose(found, system.drift(np.array([couplings[n] for n in module["COUPLINGS"]]), state), atol=1e-12)
+    # With its own bias the trace stands still: that is what the bias is.
+    start = system.initial
+    mean = values.mean(lambda words: system.moments(words, start))
+    assert module["rhs"](0.0, start, mean)[position["tr(S1)"]] == pytest.approx(0.0, abs=1e-12)
+
+
+def test_the_exported_system_integrates_to_the_trajectory():
+    """Runge-Kutta of order four on the exported right-hand side, against ``solve``; weight decay and projection too."""
+    model = aim.AttentionModel.teacher_student(
+        tokens=2, activation="hermite2", parameterization="tied", weight_decay=0.5,
+        student=aim.Wishart(width=1, trace=1), teacher=aim.Wishart(width=2, trace=1),
+    )  # fmt: skip
+    hierarchy = aim.derive(model, 4)
+    module = build(hierarchy, initial=initial_moments(hierarchy))
+    state, steps, end = np.array(module["INITIAL"]), 200, 0.002
+    h = end / steps
+    for _ in range(steps):
+        a = module["rhs"](0, state)
+        b = module["rhs"](0, state + h / 2 * a)
+        c = module["rhs"](0, state + h / 2 * b)
+        d = module["rhs"](0, state + h * c)
+        state = state + h / 6 * (a + 2 * b + 2 * c + d)
+    run = aim.solve(model, degree=4, times=[0, end], closure="zero", check=False, observables=["tr(S1 S2)", "t_1"])
+    values = dict(zip(module["WORDS"], state, strict=True))
+    assert values["tr(S1 S2)"] == pytest.approx(run["tr(S1 S2)"][-1], rel=1e-8)
+    assert values["tr(S1)"] == pytest.approx(run["t_1"][-1], rel=1e-8)
+
+
+def test_the_command_exports_a_closed_system_with_its_mean(capsys):
+    assert main(["derive", "untied-hermite2", "--degree", "2", "--format", "python"]) == 0
+    module = {}
+    exec(compile(capsys.readouterr().out, "generated", "exec"), module)
+    settled = module["settle"](module["INITIAL"], module["MEAN"])
+    assert settled == pytest.approx(np.array(module["MEAN"]), abs=1e-8)
+    assert module["rhs"](0.0, module["INITIAL"], module["MEAN"]).shape == (len(module["WORDS"]),)
