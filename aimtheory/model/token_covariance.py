@@ -31,13 +31,23 @@ def validate_token_covariance(matrix: ArrayLike, tokens: int) -> NDArray[np.floa
             "a covariance must equal its transpose"
         )
     array = (array + array.T) / 2
-    smallest = float(np.linalg.eigvalsh(array)[0])
+    smallest = _smallest_eigenvalue(array)
     if smallest < -1e-12 * max(1.0, np.abs(array).max()):
         raise InputError(
             f"token_covariance is not positive semidefinite: its smallest eigenvalue is {smallest:.6g}; "
             "it must be at least 0"
         )
     return array
+
+
+def _smallest_eigenvalue(array: NDArray[np.float64]) -> float:
+    """In closed form where all tokens are alike, whatever their number."""
+    diagonal, off = float(array[0, 0]), float(array[0, -1]) if len(array) > 1 else 0.0
+    alike = np.full_like(array, off)
+    np.fill_diagonal(alike, diagonal)
+    if np.array_equal(array, alike):
+        return min(diagonal - off, diagonal + (len(array) - 1) * off) if len(array) > 1 else diagonal
+    return float(np.linalg.eigvalsh(array)[0])
 
 
 __all__ = ["validate_token_covariance"]

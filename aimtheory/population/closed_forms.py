@@ -93,35 +93,54 @@ def _polynomial_degree(function: object) -> int | None:
 
 def closed_form(
     loss: Loss,
-    token_covariance: sp.Matrix,
+    tokens: int,
+    token_covariance: np.ndarray | None,
     mean: Sequence[sp.Expr],
     q1: sp.Matrix,
     q2: sp.Matrix,
 ) -> sp.Expr | None:
-    """Φ(m, q1, q2) as a sympy expression when it exists in closed form, else None. Exact in exact arguments."""
+    """Φ(m, q1, q2) as a sympy expression when it exists in closed form, else None. Exact in exact arguments.
+
+    No covariance is the identity of any size: entries of equal law are counted, not enumerated.
+    """
     if is_polynomial(loss):
         if isinstance(loss, MeanSquaredError):
-            return _pairwise(loss, token_covariance, mean, q1, q2)
+            return _pairwise(loss, entry_laws(tokens, token_covariance), mean, q1, q2)
         assert isinstance(loss, ExpressionLoss)
-        return _polynomial_loss(loss, token_covariance, mean, q1, q2)
+        dense = np.eye(tokens) if token_covariance is None else token_covariance
+        return _polynomial_loss(loss, exact_matrix(dense), mean, q1, q2)
     if is_arcsine(loss) and all(sp.sympify(m) == 0 for m in mean):
         assert isinstance(loss, MeanSquaredError)
-        return _pairwise(loss, token_covariance, mean, q1, q2)
+        return _pairwise(loss, entry_laws(tokens, token_covariance), mean, q1, q2)
     return None
 
 
+def entry_laws(tokens: int, covariance: np.ndarray | None) -> list[tuple[float, float, int]]:
+    """The distinct laws (C_ij, C_ii C_jj) of the entries of the forms, and how many entries have each.
+
+    >>> entry_laws(1000, None)
+    [(1.0, 1.0, 1000), (0.0, 1.0, 999000)]
+    """
+    if covariance is None:
+        return [(1.0, 1.0, tokens), (0.0, 1.0, tokens * (tokens - 1))][: min(tokens, 2)]
+    variances = np.diagonal(covariance)
+    pairs = np.stack([covariance.ravel(), np.multiply.outer(variances, variances).ravel()], axis=1)
+    laws, counts = np.unique(pairs, axis=0, return_counts=True)
+    return [(float(c), float(v), int(n)) for (c, v), n in zip(laws[::-1], counts[::-1], strict=True)]
+
+
 def _pairwise(
-    loss: MeanSquaredError, covariance: sp.Matrix, mean: Sequence[sp.Expr], q1: sp.Matrix, q2: sp.Matrix
+    loss: MeanSquaredError,
+    laws: Sequence[tuple[float, float, int]],
+    mean: Sequence[sp.Expr],
+    q1: sp.Matrix,
+    q2: sp.Matrix,
 ) -> sp.Expr:
-    tokens = covariance.shape[0]
-    counts: dict[tuple[sp.Expr, sp.Expr, sp.Expr], int] = {}
-    for i in range(tokens):
-        for j in range(tokens):
-            law = (covariance[i, j], covariance[i, i] * covariance[j, j], covariance[i, j] ** 2)
-            counts[law] = counts.get(law, 0) + 1
     total = sp.S.Zero
     terms = loss.terms
-    for (average, first, second), count in counts.items():
+    for entry, variance, count in laws:
+        average, first = exact_matrix(np.array([[entry, variance]]))
+        second = average**2
         for s, (k, left, weight_left) in enumerate(terms):
             for t, (l, right, weight_right) in enumerate(terms[: s + 1]):
                 factor = sp.Rational(count, 2 if s == t else 1) * to_sympy(weight_left) * to_sympy(weight_right)
@@ -261,6 +280,7 @@ def gradient_by_pairs(expression: sp.Expr, symbols: sp.Matrix) -> sp.Matrix:
 
 __all__ = [
     "closed_form",
+    "entry_laws",
     "exact_matrix",
     "gradient_by_pairs",
     "is_arcsine",

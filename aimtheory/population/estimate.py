@@ -11,8 +11,9 @@ import numpy as np
 class Estimate:
     """A number and how far it may be off.
 
-    ``error`` compares two rules of a cubature (deterministic), or is one standard error over independent
-    randomizations (``method="sobol"``); a closed form has the error of floating point.
+    ``error`` compares two rules of a cubature (``method="grid"``) or two grids of the integrals over softmax rows
+    (``"rows"``), or is one standard error over independent randomizations (``"sobol"``); a closed form has the error of
+    floating point.
     """
 
     value: float

@@ -21,6 +21,7 @@ from aimtheory.model.losses import Loss
 FloatArray = NDArray[np.float64]
 
 _BATCH = 1 << 14
+_MOST_TOKENS = 8
 
 
 @dataclass(frozen=True)
@@ -49,9 +50,12 @@ def sampled_potential(
 ) -> SampledPotential | None:
     """Phi and dPhi/d(q1 +- q2) from random forms; None when an overlap matrix is too singular for the ratio to exist.
 
-    Standard errors fall like samples^{-1/2}; the gradient's are of the size of the spread of the loss over q.
+    Standard errors fall like samples^{-1/2}; the gradient's are of the size of the spread of the loss over q. None too
+    beyond 8 tokens: the noise of the ratio grows with the number of forms.
     """
     tokens, count = len(token_covariance), len(mean)
+    if tokens > _MOST_TOKENS:
+        return None
     pair = np.kron(token_covariance, token_covariance)
     swap = np.eye(tokens**2).reshape(tokens, tokens, tokens, tokens).transpose(1, 0, 2, 3).reshape(tokens**2, -1)
     parts = []

@@ -16,7 +16,6 @@ from aimtheory.model.losses import CrossEntropy, ExpressionLoss, Loss, MeanSquar
 from aimtheory.model.token_covariance import validate_token_covariance
 from aimtheory.population.closed_forms import (
     closed_form,
-    exact_matrix,
     gradient_by_pairs,
     is_arcsine,
     is_polynomial,
@@ -28,6 +27,7 @@ from aimtheory.population.estimate import Estimate, PotentialGradients
 from aimtheory.population.expression_sites import ExpressionSite, expression_sites
 from aimtheory.population.pair_expectation import SiteExpectation, site_expectation
 from aimtheory.population.sites import PairwiseSite, SlotMap, pairwise_sites
+from aimtheory.population.softmax_any_length import SoftmaxRows
 from aimtheory.population.tied_rule import TiedRule
 
 _ROUNDING = 1e-15
@@ -39,15 +39,16 @@ class Potential:
 
     E G_ijk = C_ij m_k and Cov(G_ijk, G_i'j'l) = C_ii'C_jj' q1_kl + C_ij'C_ji' q2_kl, equation (4) of [D]. The centred
     forms of tied and direct models have m = 0, and tied ones q1 = q2 = q. Closed forms are used where they exist
-    (:meth:`symbolic_value`); elsewhere Price's theorem turns every gradient into an expectation,
-    ∂Φ/∂Cov_ab = ½E ∂²𝓛/∂G_a∂G_b, computed by cubature with its error.
+    (:meth:`symbolic_value`). Losses between row softmaxes of any number of tokens, C the identity or exchangeable,
+    are integrals whose cost does not depend on L (:class:`SoftmaxRows`). Elsewhere Price's theorem turns every gradient
+    into an expectation, ∂Φ/∂Cov_ab = ½E ∂²𝓛/∂G_a∂G_b, computed by cubature. Every number has its error.
 
     Make one with :func:`potential`.
     """
 
     loss: Loss
     tokens: int
-    token_covariance: np.ndarray
+    token_covariance: np.ndarray | None
     tolerance: float = 1e-10
     seed: int = 0
 
@@ -55,6 +56,11 @@ class Potential:
     def indices(self) -> int:
         """K."""
         return self.loss.indices
+
+    @cached_property
+    def _covariance(self) -> np.ndarray:
+        """C as an array; ``token_covariance`` is None for the identity, which may be large."""
+        return np.eye(self.tokens) if self.token_covariance is None else self.token_covariance
 
     # Closed forms.
 
@@ -75,7 +81,7 @@ class Potential:
         symbols = order_symbols(self.indices)
         values = [symbols[0] if mean is None else list(mean)]
         values += [s if q is None else sp.Matrix(q) for s, q in zip(symbols[1:], (q1, q2), strict=True)]
-        return closed_form(self.loss, exact_matrix(self.token_covariance), *values)
+        return closed_form(self.loss, self.tokens, self.token_covariance, *values)
 
     def symbolic_tied_value(self, q: Any = None) -> sp.Expr | None:
         """Φ(q) on the tied line (q1 = q2 = q, m = 0) as a sympy expression of q_kl, or None without a closed form.
@@ -130,20 +136,30 @@ class Potential:
         compiled = [sp.lambdify(arguments, e, modules="math", cse=True) for e in ([value], gradient)]
         return compiled[0], compiled[1]
 
+    # Softmax rows of any length.
+
+    @cached_property
+    def _softmax_rows(self) -> SoftmaxRows | None:
+        return SoftmaxRows.of(self.loss, self.tokens, self.token_covariance)
+
     # Cubature.
 
     @cached_property
     def _sites(self) -> tuple[SlotMap, tuple[PairwiseSite | ExpressionSite, ...]]:
         if isinstance(self.loss, (MeanSquaredError, CrossEntropy)):
-            return pairwise_sites(self.loss, self.token_covariance)
+            return pairwise_sites(self.loss, self._covariance)
         loss = self.loss
         if not isinstance(loss, ExpressionLoss):
             loss = ExpressionLoss(loss.expression(self.tokens), self.tokens, loss.indices)
-        return SlotMap(np.eye(self.indices)), expression_sites(loss, self.token_covariance)
+        return SlotMap(np.eye(self.indices)), expression_sites(loss, self._covariance)
 
     def _expect(
         self, mean: np.ndarray, q1: np.ndarray, q2: np.ndarray, order: int
     ) -> tuple[float, np.ndarray, np.ndarray, np.ndarray, np.ndarray, float, str]:
+        rows = self._softmax_rows
+        if rows is not None and rows.covers(q1, q2):
+            exact = rows.with_error(mean, q1, q2, order)
+            return exact.value, exact.mean, exact.q1, exact.q2, exact.mean_hessian, exact.error, "rows"
         slots, sites = self._sites
         slot_mean, slot_q1, slot_q2 = slots.push(mean, q1, q2)
         count = len(slot_mean)
@@ -272,6 +288,9 @@ class Potential:
         return tuple(rule for rule in rules if rule is not None) if usable else None
 
     def _tied(self, q: np.ndarray) -> tuple[float, np.ndarray, float]:
+        rows = self._softmax_rows
+        if rows is not None and rows.covers(q, q):
+            return rows.tied(q)
         rules = self._tied_rules
         if rules is None:
             found = self._expect(np.zeros(self.indices), q, q, 2)
@@ -298,7 +317,7 @@ class Potential:
             return Estimate(self._finite(value), _ROUNDING * max(1.0, abs(value)), "closed form")
         check_order_parameters(matrix, "q")
         value, _, error = self._tied(matrix)
-        return Estimate(self._finite(value), error, "grid")
+        return Estimate(self._finite(value), error, "grid" if self._softmax_rows is None else "rows")
 
     def tied_gradient(self, q: ArrayLike) -> tuple[np.ndarray, float]:
         """(∇Φ(q), error): the (K, K) gradient on the tied line, dΦ = Σ_kl ∇_kl dq_kl over ordered pairs.
@@ -364,8 +383,8 @@ def potential(
         raise InputError(f"tokens = {tokens}, but the loss is a function of {loss.tokens} tokens")
     if not 0 < tolerance < 1:
         raise InputError(f"tolerance = {tolerance} must lie between 0 and 1")
-    covariance = np.eye(tokens) if token_covariance is None else token_covariance
-    return Potential(loss, int(tokens), validate_token_covariance(covariance, int(tokens)), float(tolerance), int(seed))
+    covariance = None if token_covariance is None else validate_token_covariance(token_covariance, int(tokens))
+    return Potential(loss, int(tokens), covariance, float(tolerance), int(seed))
 
 
 __all__ = ["Potential", "potential"]

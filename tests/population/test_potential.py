@@ -417,17 +417,18 @@ def test_results_do_not_depend_on_the_order_of_calls():
     np.testing.assert_array_equal(used.tied_gradient(q)[0], fresh.tied_gradient(q)[0])
 
 
-def test_many_tokens_fall_back_on_sampling_with_an_error_bar():
+def test_many_tokens_of_any_covariance_fall_back_on_sampling_with_an_error_bar():
     loss, tokens = MeanSquaredError("softmax"), 6
     mean, q1, q2 = parameters(2, seed=9)
-    found = potential(loss, tokens).value(mean, q1, q2)
-    law = GaussianLaw.of(OrderParameters(mean, q1, q2), tokens)
+    c = token_covariance(tokens)
+    found = potential(loss, tokens, c).value(mean, q1, q2)
+    law = GaussianLaw.of(OrderParameters(mean, q1, q2), tokens, c)
     values = loss.value(law.sample(100_000, np.random.default_rng(5)))
     assert found.method == "sobol"
     assert 0 < found.error < 1e-3 * found.value
     standard_error = values.std() / np.sqrt(len(values))
     assert abs(found.value - values.mean()) < 4 * np.hypot(standard_error, found.error)
-    again = potential(loss, tokens).value(mean, q1, q2)
+    again = potential(loss, tokens, c).value(mean, q1, q2)
     assert again == found
 
 
