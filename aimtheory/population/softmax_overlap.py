@@ -68,7 +68,7 @@ def row_overlap(
     >>> q = np.array([[1.5, 0.7], [0.7, 2.0]])
     >>> found = row_overlap(RowLengths(1024), q, 2 * q, np.zeros(2), FINE)  # 1024 rows
     >>> round(found.value, 6)
-    2.009914
+    2.004605
     """
     needed = [modes_needed(c, resolution.tail) for c in (off, own)]
     direction = None if max(needed) <= _FEW_MODES else ridge_direction(off, own, resolution)

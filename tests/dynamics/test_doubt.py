@@ -40,8 +40,8 @@ def test_likelihood_ratio_agrees_with_price(loss, tokens):
 @pytest.mark.parametrize(
     "model",
     [
-        softmax(inverse_temperature=30),
-        softmax(inverse_temperature=300),
+        softmax(inverse_temperature=30, token_covariance=[[1, 0.2], [0.2, 1.5]]),
+        softmax(inverse_temperature=300, token_covariance=[[1, 0.2], [0.2, 1.5]]),
         with_loss("exp(-100*(G[0,0,0] - G[0,0,1])**2)"),
         with_loss("tanh(30*(G[0,0,0] - G[0,0,1]))**2"),
     ],
@@ -54,7 +54,7 @@ def test_a_loss_too_steep_for_the_cubature_is_not_trusted(model):
 
 
 def test_a_smooth_loss_is_trusted():
-    for model in (softmax(), softmax(inverse_temperature=3), with_loss("tanh(G[0,0,0] - G[0,0,1])**2")):
+    for model in (softmax(), softmax(inverse_temperature=300), with_loss("tanh(G[0,0,0] - G[0,0,1])**2")):
         assert aim.solve(model, degree=7, times=[0, 0.05]).status.code == "complete"
 
 
