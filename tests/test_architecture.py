@@ -20,6 +20,7 @@ ROOT = PACKAGE.parent
 
 ORDER = (
     ("errors",),
+    ("glossary",),
     ("frozen",),
     ("files",),
     ("scalars",),

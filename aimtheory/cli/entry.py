@@ -13,7 +13,7 @@ from aimtheory.cli.session import INTERRUPTED_CODE, Session
 from aimtheory.cli.streams import abandon, complain, prepare_streams, write_out
 from aimtheory.errors import AimTheoryError, InputError
 
-COMMANDS = ("demo", "derive", "solve", "truncation", "recovery", "bayes", "simulate", "plot", "models")
+COMMANDS = ("demo", "derive", "solve", "truncation", "recovery", "bayes", "simulate", "plot", "models", "names")
 """Modules of this package that define ``register(subparsers)``; a new command is a module and its name here."""
 
 _ERROR_CODE = 2
@@ -33,7 +33,14 @@ def build_parser() -> argparse.ArgumentParser:
     parser = _Parser(
         prog="aimtheory",
         description="Order parameters, moment hierarchies and exact thresholds of attention-indexed models.",
-        epilog="Start with 'aimtheory demo'. Every command explains itself with --help.",
+        epilog="""In results, 1 is the student and 2 the teacher:
+  t_1    tr S_1, the mean eigenvalue of the student's attention matrix (tr = Tr/d)
+  q_12   tr(S_1 S_2^T), the overlap of student and teacher
+  p_12   q_12 - t_1 t_2, the structural overlap, beyond the mean eigenvalues
+  m_1    the mean of the student's attention form, where it is not centred
+  A1, B1, M1   U U^T, V V^T, U V^T of untied attention S_1 = U V^T
+'aimtheory names' explains every name. Start with 'aimtheory demo'; every command explains itself with --help.""",
+        formatter_class=argparse.RawDescriptionHelpFormatter,
         allow_abbrev=False,
     )
     parser.add_argument("--version", action="version", version=f"aimtheory {__version__}")

@@ -60,8 +60,9 @@ def add_observables(parser: argparse.ArgumentParser) -> None:
     parser.add_argument(
         "--observables",
         metavar="LIST",
-        help="names such as p_12,t_1,loss or traces such as 'tr(S1 S2)', separated by commas "
-        "(default: traces, overlaps and the loss)",
+        help="what to read, separated by commas: t_1 = tr S_1, q_12 = tr(S_1 S_2^T) (1 the student, 2 the teacher), "
+        "p_12 = q_12 - t_1 t_2, m_1, loss, or a trace such as 'tr(S1 S2)'; 'aimtheory names' explains them (default: "
+        "traces, overlaps and the loss)",
     )
 
 
