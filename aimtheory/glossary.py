@@ -22,8 +22,8 @@ GLOSSARY = MappingProxyType(
             "loss": "Phi, the population loss as a function of the order parameters, without weight decay",
         },
         "Matrices": {
-            "S_k": "attention matrix k, d x d; its form is x_i^T S_k x_j / sqrt(d) for tokens x_i, x_j. Written S1, S2 in "
-            "words",
+            "S_k": "attention matrix k, d x d; its form is x_i^T S_k x_j / sqrt(d) for tokens x_i, x_j. Written S1, S2 "
+            "in words",
             "W_k": "factor of tied attention, S_k = W_k W_k^T, with r = width x d columns",
             "U_k, V_k": "factors of untied attention (query and key), S_k = U_k V_k^T",
             "A_k, B_k, M_k": "U_k U_k^T, V_k V_k^T and U_k V_k^T: untied attention moves these three together, and "
