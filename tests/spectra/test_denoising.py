@@ -201,7 +201,7 @@ def test_bad_input_is_named():
         mmse(HeavyTailed(1), 1.0)
     with pytest.raises(InputError, match="square"):
         denoise_matrix(GOE(1), 1.0, np.ones((2, 3)))
-    with pytest.raises(InputError, match="NaN"):
+    with pytest.raises(InputError, match="not finite"):
         denoise_matrix(GOE(1), 1.0, [[np.nan]])
     assert issubclass(HeavyTailed, SpectralLaw)
 
