@@ -29,6 +29,7 @@ _EXPORTS = {
     "Ginibre": "aimtheory.spectra",
     "MatrixFamily": "aimtheory.spectra",
     "Wishart": "aimtheory.spectra",
+    "load": "aimtheory.results",
     "MomentHierarchy": "aimtheory.hierarchy",
     "derive": "aimtheory.hierarchy",
     "Trajectory": "aimtheory.dynamics",
@@ -71,6 +72,7 @@ if TYPE_CHECKING:
     from aimtheory.model import AttentionModel as AttentionModel
     from aimtheory.model import Factorization as Factorization
     from aimtheory.model import library as models  # noqa: F401
+    from aimtheory.results import load as load
     from aimtheory.spectra import GOE as GOE
     from aimtheory.spectra import Atomic as Atomic
     from aimtheory.spectra import Empirical as Empirical

@@ -11,6 +11,9 @@ from pathlib import Path
 
 from aimtheory.errors import InputError
 
+RESULT_SUFFIXES = (".nc", ".json", ".csv", ".parquet")
+"""What a result can be saved as; the first two can be loaded again."""
+
 _BYTE_ORDER_MARKS = (
     (codecs.BOM_UTF8, "utf-8-sig"),
     (codecs.BOM_UTF32_LE, "utf-32"),  # before UTF-16, whose mark begins alike
@@ -110,4 +113,4 @@ def write_text(path: str | Path, text: str) -> Path:
     return target
 
 
-__all__ = ["atomic_file", "check_input", "check_output", "read_text", "write_text"]
+__all__ = ["RESULT_SUFFIXES", "atomic_file", "check_input", "check_output", "read_text", "write_text"]

@@ -111,12 +111,30 @@ class FrozenMapping(Mapping[K, V], Generic[K, V]):
         return f"FrozenMapping({dict(self)!r})"
 
 
-class ByValue:
+class Uncached:
+    """Base of frozen dataclasses whose copies and pickles leave out what ``cached_property`` has computed."""
+
+    __slots__ = ()
+
+    def __getstate__(self) -> dict[str, Any]:
+        cached = {
+            name
+            for cls in type(self).__mro__
+            for name, value in vars(cls).items()
+            if isinstance(value, cached_property)
+        }
+        return {name: value for name, value in vars(self).items() if name not in cached}
+
+    def __setstate__(self, state: dict[str, Any]) -> None:
+        for name, value in state.items():
+            object.__setattr__(self, name, value)
+
+
+class ByValue(Uncached):
     """Base of frozen dataclasses, to be declared with ``eq=False``: equal when all compared fields are.
 
     Arrays and mappings inside are compared by ``same_value``. The hash is that of the fields, and a ``TypeError`` that
-    names the field where one is an array. Copies and pickles carry the fields and leave out what ``cached_property``
-    has computed.
+    names the field where one is an array. Copies and pickles carry the fields.
 
     >>> from dataclasses import dataclass
     >>> @dataclass(frozen=True, eq=False)
@@ -139,22 +157,9 @@ class ByValue:
         kind = type(self).__name__
         return hash((kind, *(hash_value(getattr(self, name), f"{kind}.{name}") for name in _compared(self))))
 
-    def __getstate__(self) -> dict[str, Any]:
-        cached = {
-            name
-            for cls in type(self).__mro__
-            for name, value in vars(cls).items()
-            if isinstance(value, cached_property)
-        }
-        return {name: value for name, value in vars(self).items() if name not in cached}
-
-    def __setstate__(self, state: dict[str, Any]) -> None:
-        for name, value in state.items():
-            object.__setattr__(self, name, value)
-
 
 def _compared(value: object) -> list[str]:
     return [field.name for field in fields(value) if field.compare]  # type: ignore[arg-type]
 
 
-__all__ = ["ByValue", "FrozenMapping", "hash_value", "same_value"]
+__all__ = ["ByValue", "FrozenMapping", "Uncached", "hash_value", "same_value"]

@@ -34,6 +34,7 @@ ORDER = (
     ("dynamics",),
     ("bayes",),
     ("simulate",),
+    ("results",),
     ("report",),
     ("sweep",),
     ("cli",),

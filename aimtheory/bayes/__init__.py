@@ -9,6 +9,7 @@ from aimtheory.bayes.fixed_point import FixedPoint
 from aimtheory.bayes.free_entropy import free_entropy, stationary_free_entropy
 from aimtheory.bayes.general_channel import GeneralChannel
 from aimtheory.bayes.hardmax_channel import HardmaxChannel
+from aimtheory.bayes.learning_curve import LearningCurve
 from aimtheory.bayes.linear_channel import LinearChannel
 from aimtheory.bayes.measured import Measured
 from aimtheory.bayes.multi_index_state_evolution import MultiIndexFixedPoint, MultiIndexStateEvolution
@@ -35,6 +36,7 @@ __all__ = [
     "GeneralChannel",
     "HardmaxChannel",
     "LawPrior",
+    "LearningCurve",
     "LinearChannel",
     "Measured",
     "MultiIndexFixedPoint",

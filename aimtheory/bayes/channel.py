@@ -21,10 +21,11 @@ from aimtheory.arrays import real_array
 from aimtheory.bayes.measured import Measured
 from aimtheory.bayes.token_pairs import pair_multiplicity
 from aimtheory.errors import InputError
+from aimtheory.frozen import Uncached
 from aimtheory.spectra.law import FloatArray
 
 
-class Channel(ABC):
+class Channel(Uncached, ABC):
     """An observation channel of one attention matrix; subclasses are frozen dataclasses with a field ``tokens``.
 
     Forms are arrays (..., P) over the P = T(T+1)/2 pairs a <= b in the order of ``token_pairs``. ``q`` and

@@ -5,6 +5,8 @@ from __future__ import annotations
 from dataclasses import dataclass
 from typing import Any
 
+from aimtheory.records import Result, Variable, numbers, record
+
 CONVERGED = "converged"
 EXACT = "perfect recovery"
 UNCONVERGED = "not converged"
@@ -16,8 +18,9 @@ _ADVICE = {
 }
 
 
-@dataclass(frozen=True)
-class FixedPoint:
+@record("bayes-fixed-point")
+@dataclass(frozen=True, eq=False)
+class FixedPoint(Result):
     """A solution of ``V = MMSE(qhat)``, ``qhat = alpha signal(Q0 - V, V)`` at one alpha.
 
     ``mmse`` is V per d; ``stable`` says whether the undamped iteration converges to it (slope of the map below 1);
@@ -47,6 +50,26 @@ class FixedPoint:
     def advice(self) -> str:
         """What the status means."""
         return _ADVICE[self.status]
+
+    def variables(self) -> tuple[Variable, ...]:
+        """One row."""
+        return numbers(
+            self,
+            alpha="sample complexity n/d^2",
+            q="overlap tr(S_hat S)",
+            mmse="minimum mean squared error by d",
+            qhat="conjugate overlap",
+            residual="relative residual of alpha",
+            stable="whether the undamped iteration converges to it",
+            free_entropy="free entropy",
+            branch="branch",
+            status="status",
+            channel_error="relative error of qhat from the channel's integrals",
+        )
+
+    def summary(self) -> dict[str, Any]:
+        """The fields."""
+        return {**self.as_dict(), "advice": self.advice}
 
     def as_dict(self) -> dict[str, float | bool | str]:
         """Plain numbers for JSON."""

@@ -13,7 +13,9 @@ from __future__ import annotations
 
 import itertools
 import math
+from collections.abc import Mapping
 from dataclasses import dataclass
+from typing import Any, ClassVar
 
 import numpy as np
 from scipy.interpolate import make_interp_spline
@@ -22,6 +24,8 @@ from scipy.optimize import minimize_scalar
 from aimtheory.bayes.channel import Channel
 from aimtheory.bayes.prior import Prior
 from aimtheory.errors import NumericsError
+from aimtheory.frozen import ByValue, same_value
+from aimtheory.records import Result, Variable, record
 from aimtheory.spectra.law import FloatArray
 
 _LOW, _HIGH, _LARGEST = 1e-4, 1e6, 1e15
@@ -31,8 +35,9 @@ _TRUSTED = 0.05
 """Relative error of the signal up to which it is used."""
 
 
+@record("bayes-segment")
 @dataclass(frozen=True, eq=False)
-class Segment:
+class Segment(ByValue):
     """A monotone piece of the curve: nodes ``log_qhat`` ascending with ``level`` = log alpha (or its logit)."""
 
     log_qhat: FloatArray
@@ -45,7 +50,7 @@ class Segment:
 
 
 @dataclass(frozen=True, eq=False)
-class Roots:
+class Roots(ByValue):
     """Solutions on one segment, NaN where a target is not reached: qhat, V, relative residual of alpha."""
 
     qhat: FloatArray
@@ -53,7 +58,8 @@ class Roots:
     residual: FloatArray
 
 
-class FixedPointCurve:
+@record("bayes-fixed-point-curve")
+class FixedPointCurve(Result):
     """``alpha(qhat)`` of a prior and a channel, scanned once and then inverted by bracketed Newton and secant steps.
 
     When alpha stays below ``alpha_inf = degrees_of_freedom / exact_directions`` the level is the logit of
@@ -94,6 +100,47 @@ class FixedPointCurve:
             self._grid, self._alpha = self._grid[kept], self._alpha[kept]
         self.segments = self._split()
         self.channel_is_sharp = bool(keep[-1])
+
+    frame_dims: ClassVar[tuple[str, ...]] = ("qhat",)
+
+    def to_record(self) -> dict[str, Any]:
+        """Prior, channel, and the scan."""
+        return dict(vars(self))
+
+    @classmethod
+    def from_record(cls, values: Mapping[str, Any]) -> FixedPointCurve:
+        """The curve as it was scanned."""
+        curve = object.__new__(cls)
+        for name in ("prior", "channel", "perfect", "_grid", "_alpha", "logistic", "segments", "channel_is_sharp"):
+            setattr(curve, name, values[name])
+        return curve
+
+    def __eq__(self, other: object) -> bool:
+        return same_value(vars(self), vars(other)) if isinstance(other, FixedPointCurve) else NotImplemented
+
+    def __repr__(self) -> str:
+        return f"FixedPointCurve({self.prior.label}, {self.channel!r}, {len(self.segments)} segments)"
+
+    def __hash__(self) -> int:
+        return hash((self.prior, self.channel))
+
+    def variables(self) -> tuple[Variable, ...]:
+        """alpha over qhat, as scanned."""
+        return (
+            Variable("qhat", np.exp(self._grid), ("qhat",), "conjugate overlap"),
+            Variable("alpha", self._alpha, ("qhat",), "sample complexity of which this is a fixed point"),
+        )
+
+    def summary(self) -> dict[str, Any]:
+        """``channel``, ``tokens``, ``prior``, ``perfect``, ``qhat``, ``alpha``."""
+        return {
+            "channel": self.channel.name,
+            "tokens": self.channel.tokens,
+            "prior": self.prior.label,
+            "perfect": self.perfect,
+            "qhat": np.exp(self._grid),
+            "alpha": self._alpha,
+        }
 
     def evaluate(self, qhat: FloatArray) -> tuple[FloatArray, FloatArray]:
         """``alpha(qhat)`` and ``V(qhat)``; infinite alpha where the channel tells nothing."""

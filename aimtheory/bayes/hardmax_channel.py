@@ -26,6 +26,7 @@ from aimtheory.bayes.measured import Measured
 from aimtheory.bayes.scale_free import RatioTable, ScaleFreeChannel, check_ratio, table_from_series
 from aimtheory.bayes.token_pairs import as_matrix, check_forms, check_tokens
 from aimtheory.errors import InputError
+from aimtheory.records import record
 from aimtheory.spectra.law import FloatArray
 
 _REPLICATES = 8
@@ -37,6 +38,7 @@ _MOST_TOKENS = 4
 """Seconds at three tokens, minutes at four; each further token multiplies time and memory by ten and more."""
 
 
+@record("channel-hardmax")
 @dataclass(frozen=True)
 class HardmaxChannel(ScaleFreeChannel):
     """``y_a = argmax_b h_ab`` for every row a (the softmax channel at infinite inverse temperature).

@@ -11,11 +11,13 @@ from numpy.typing import ArrayLike
 from aimtheory.arrays import real_array
 from aimtheory.bayes.channel import Channel, check_overlap, check_split, check_variance
 from aimtheory.bayes.measured import Measured, closed_form
-from aimtheory.bayes.token_pairs import check_forms, check_tokens, token_pairs
+from aimtheory.bayes.token_pairs import check_forms, check_tokens, pair_index, token_pairs
 from aimtheory.errors import InputError
+from aimtheory.records import record
 from aimtheory.spectra.law import FloatArray
 
 
+@record("channel-linear")
 @dataclass(frozen=True, init=False)
 class LinearChannel(Channel):
     """``y_ab = h_ab + sqrt(Delta_ab) z_ab`` for a <= b: ``qhat = 2 alpha sum D_ab / (D_ab V + Delta_ab)`` ([B]).
@@ -44,6 +46,10 @@ class LinearChannel(Channel):
         else:
             raise InputError(f"noise must be a number or a ({tokens}, {tokens}) matrix; got shape {values.shape}")
         object.__setattr__(self, "noise", tuple(flat.tolist()))
+
+    def to_record(self) -> dict[str, object]:
+        """Tokens, and the symmetric matrix over them."""
+        return {"tokens": self.tokens, "noise": np.array(self.noise)[pair_index(self.tokens)]}
 
     @property
     def name(self) -> str:

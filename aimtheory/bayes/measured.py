@@ -6,11 +6,14 @@ from dataclasses import dataclass
 
 import numpy as np
 
+from aimtheory.frozen import ByValue
+from aimtheory.records import record
 from aimtheory.spectra.law import FloatArray
 
 
+@record("measured")
 @dataclass(frozen=True, eq=False)
-class Measured:
+class Measured(ByValue):
     """``value`` and a bound or estimate of its absolute ``error``, arrays of one shape.
 
     ``method`` is ``"closed form"`` (rounding only), ``"quadrature"`` (deterministic; the error is the change under

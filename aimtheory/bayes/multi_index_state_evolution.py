@@ -4,6 +4,7 @@ from __future__ import annotations
 
 from collections.abc import Sequence
 from dataclasses import dataclass
+from typing import ClassVar
 
 import numpy as np
 from scipy.optimize import root
@@ -13,17 +14,21 @@ from aimtheory.bayes.fixed_point import CONVERGED, UNCONVERGED
 from aimtheory.bayes.general_channel import GeneralChannel
 from aimtheory.bayes.prior import LawPrior, Prior
 from aimtheory.errors import InputError
+from aimtheory.records import Result, Variable, numbers, record
 from aimtheory.spectra import SpectralLaw
 from aimtheory.spectra.law import FloatArray
 
 
+@record("bayes-multi-index-fixed-point")
 @dataclass(frozen=True, eq=False)
-class MultiIndexFixedPoint:
+class MultiIndexFixedPoint(Result):
     """Arrays over the matrices: q, mmse, qhat; ``residual`` is the largest relative one of qhat.
 
     ``coupling`` is the largest |qhat_lm| / sqrt(qhat_ll qhat_mm) off the diagonal: 0 when one (q_l, qhat_l) a matrix is
     exact, otherwise the size of what the diagonal theory leaves out. ``error`` is the relative error of the channel.
     """
+
+    frame_dims: ClassVar[tuple[str, ...]] = ("matrix",)
 
     alpha: float
     q: FloatArray
@@ -35,12 +40,28 @@ class MultiIndexFixedPoint:
     branch: str
     status: str
 
+    def variables(self) -> tuple[Variable, ...]:
+        """Over the matrices."""
+        over = {"q": "overlap tr(S_hat S)", "mmse": "minimum mean squared error by d", "qhat": "conjugate overlap"}
+        return (
+            Variable("matrix", np.arange(1, len(self.q) + 1), ("matrix",), "attention matrix"),
+            *(Variable(name, getattr(self, name), ("matrix",), what) for name, what in over.items()),
+            *numbers(
+                self,
+                alpha="sample complexity n/d^2",
+                residual="largest relative residual of qhat",
+                coupling="largest neglected correlation of two matrices",
+                error="relative error of the channel",
+            ),
+        )
+
     @property
     def ok(self) -> bool:
         """True when the residual is within the tolerance."""
         return self.status == CONVERGED
 
 
+@record("bayes-multi-index-state-evolution")
 @dataclass(frozen=True, init=False)
 class MultiIndexStateEvolution:
     """``q_l = Q0_l - MMSE_l(qhat_l)``, ``qhat_l = 2 alpha E sum_ab D_ab (g^l_ab)^2``, the channel seeing all h^l ([B]).

@@ -4,7 +4,7 @@ from __future__ import annotations
 
 from collections.abc import Callable
 from dataclasses import dataclass
-from typing import Any
+from typing import Any, ClassVar
 
 import numpy as np
 from numpy.typing import ArrayLike
@@ -15,18 +15,22 @@ from aimtheory.bayes.channel_library import make_channel
 from aimtheory.bayes.prior import make_prior
 from aimtheory.bayes.state_evolution import StateEvolution
 from aimtheory.errors import InputError
+from aimtheory.records import Result, Variable, record
 from aimtheory.spectra.law import FloatArray
 
 COMPLETE, PARTIAL, INTERRUPTED = "complete", "some points did not converge", "interrupted"
 
 
+@record("bayes-diagram")
 @dataclass(frozen=True, eq=False)
-class PhaseDiagram:
+class PhaseDiagram(Result):
     """``mmse`` (widths, alphas), per d; ``relative`` the same by the prior's variance Q0 - (tr S)^2 = 1.
 
     ``perfect`` (widths,) is the threshold of perfect recovery (inf where there is none); rows not reached before an
     interruption are NaN. ``status`` is complete, interrupted, or that some points did not converge (NaN).
     """
+
+    frame_dims: ClassVar[tuple[str, ...]] = ("width", "alpha")
 
     width: FloatArray
     alpha: FloatArray
@@ -35,6 +39,20 @@ class PhaseDiagram:
     channel: str
     tokens: int
     status: str
+
+    def variables(self) -> tuple[Variable, ...]:
+        """MMSE over width and alpha, the threshold over width."""
+        return (
+            Variable("width", self.width, ("width",), "width ratio r/d"),
+            Variable("alpha", self.alpha, ("alpha",), "sample complexity n/d^2"),
+            Variable("mmse", self.mmse, ("width", "alpha"), "minimum mean squared error by d"),
+            Variable("perfect", self.perfect, ("width",), "alpha of perfect recovery, infinite where there is none"),
+        )
+
+    def summary(self) -> dict[str, Any]:
+        """``width``, ``alpha``, ``mmse`` (widths x alphas), ``perfect`` by width (null: none), ``status``."""
+        names = ("channel", "tokens", "status", "width", "alpha", "perfect", "mmse")
+        return {name: getattr(self, name) for name in names}
 
     def as_dict(self) -> dict[str, Any]:
         """Lists for JSON."""

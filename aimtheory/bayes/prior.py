@@ -12,12 +12,14 @@ import sympy as sp
 from numpy.typing import ArrayLike
 
 from aimtheory.errors import AssumptionError, InputError
+from aimtheory.frozen import Uncached
+from aimtheory.records import record
 from aimtheory.scalars import Scalar, is_exact, to_scalar, to_sympy
 from aimtheory.spectra import GOE, SpectralLaw, Wishart, bayes_wishart, mmse, mutual_information
 from aimtheory.spectra.law import FloatArray, to_float
 
 
-class Prior(ABC):
+class Prior(Uncached, ABC):
     """Everything is per d: ``Q0 = tr S^2``, ``mean_square = (tr S)^2``, MMSE(qhat) and I(qhat) of S + Z/sqrt(qhat)."""
 
     @property
@@ -78,6 +80,7 @@ class Prior(ABC):
         return np.asarray(0.25 * self.second_moment * values - self.information(values))
 
 
+@record("prior-law")
 @dataclass(frozen=True)
 class LawPrior(Prior):
     """S = O diag(lambda) O^T with Haar O and eigenvalues of a spectral law.
@@ -163,6 +166,7 @@ class LawPrior(Prior):
         return 1 - sp.Add(*[sp.Float(weight) ** 2 for _, weight in self.law.atoms])
 
 
+@record("prior-small-width")
 @dataclass(frozen=True)
 class SmallWidthPrior(Prior):
     """The limit rho -> 0 of ``bayes_wishart(rho)`` at fixed alpha/rho and ``x = qhat/rho`` (= 1/t).

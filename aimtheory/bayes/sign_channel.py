@@ -13,8 +13,9 @@ from scipy.special import log_ndtr, ndtr
 from aimtheory.arrays import real_array
 from aimtheory.bayes.channel import Channel, check_overlap, check_split, check_variance
 from aimtheory.bayes.measured import Measured
-from aimtheory.bayes.token_pairs import check_forms, check_tokens, token_pairs
+from aimtheory.bayes.token_pairs import check_forms, check_tokens, pair_index, token_pairs
 from aimtheory.errors import InputError
+from aimtheory.records import record
 from aimtheory.spectra.law import FloatArray
 
 _NODES = 240
@@ -22,6 +23,7 @@ _REACH = 9.0
 _LOG_TWO_PI = math.log(2 * math.pi)
 
 
+@record("channel-sign")
 @dataclass(frozen=True, init=False)
 class SignChannel(Channel):
     """``y_ab = sign(h_ab - tau_ab)`` for a <= b. With ``k = (omega - tau)/sqrt(D V) ~ N(-tau/sqrt(D V), q/V)``,
@@ -50,6 +52,10 @@ class SignChannel(Channel):
         else:
             raise InputError(f"thresholds must be a number or a symmetric ({tokens}, {tokens}) matrix")
         object.__setattr__(self, "thresholds", tuple(flat.tolist()))
+
+    def to_record(self) -> dict[str, object]:
+        """Tokens, and the symmetric matrix over them."""
+        return {"tokens": self.tokens, "thresholds": np.array(self.thresholds)[pair_index(self.tokens)]}
 
     @property
     def name(self) -> str:

@@ -14,6 +14,7 @@ from aimtheory.bayes.channel import Channel, check_overlap, check_split, check_v
 from aimtheory.bayes.measured import Measured, closed_form
 from aimtheory.bayes.token_pairs import as_matrix, check_forms, check_tokens, token_pairs
 from aimtheory.errors import InputError
+from aimtheory.records import record
 from aimtheory.spectra.law import FloatArray
 
 Number = TypeVar("Number")
@@ -28,6 +29,7 @@ def softmax_directions(tokens: Number) -> Number:
     return tokens**2 + tokens - 2  # type: ignore[operator]
 
 
+@record("channel-softmax")
 @dataclass(frozen=True)
 class SoftmaxChannel(Channel):
     """``y_ab = exp(beta h_ab) / sum_c exp(beta h_ac)``, rows over b, no noise.

@@ -6,7 +6,7 @@ import itertools
 import math
 from dataclasses import dataclass
 from functools import cached_property
-from typing import Any
+from typing import Any, ClassVar
 
 import numpy as np
 from numpy.typing import ArrayLike
@@ -18,18 +18,22 @@ from aimtheory.bayes.fixed_point_curve import FixedPointCurve, Roots, Segment
 from aimtheory.bayes.free_entropy import check_prior_overlap, free_entropy, stationary_free_entropy
 from aimtheory.bayes.prior import LawPrior, Prior
 from aimtheory.errors import InputError
+from aimtheory.records import Result, Variable, record
 from aimtheory.spectra import SpectralLaw
 from aimtheory.spectra.law import FloatArray
 
 BRANCHES = ("equilibrium", "uninformed", "informed")
 
 
+@record("bayes-branch")
 @dataclass(frozen=True, eq=False)
-class BranchCurve:
+class BranchCurve(Result):
     """Arrays over ``alpha``: overlap q, mmse, qhat, relative ``residual`` of the undamped equations, statuses.
 
     Entries that did not converge are NaN with the status ``not converged``; ``unit`` is alpha or alpha/width.
     """
+
+    frame_dims: ClassVar[tuple[str, ...]] = ("alpha",)
 
     alpha: FloatArray
     q: FloatArray
@@ -45,6 +49,26 @@ class BranchCurve:
         """True when every point converged."""
         return UNCONVERGED not in self.status
 
+    def variables(self) -> tuple[Variable, ...]:
+        """Over alpha, flat."""
+        dims = ("alpha",)
+        tables = {name: getattr(self, name) for name in ("alpha", "mmse", "q", "qhat", "residual")}
+        flat = {name: table if table.ndim == 1 else table.ravel() for name, table in tables.items()}
+        long_name = "sample complexity n/d^2" if self.unit == "alpha" else "sample complexity n/(width d^2)"
+        return (
+            Variable("alpha", flat["alpha"], dims, long_name),
+            Variable("mmse", flat["mmse"], dims, "minimum mean squared error by d"),
+            Variable("q", flat["q"], dims, "overlap tr(S_hat S)"),
+            Variable("qhat", flat["qhat"], dims, "conjugate overlap"),
+            Variable("residual", flat["residual"], dims, "relative residual of alpha"),
+            Variable("point_status", np.array(self.status), dims, "status"),
+        )
+
+    def summary(self) -> dict[str, Any]:
+        """``alpha``, ``mmse``, ``q``, ``qhat``, ``residual`` and ``point_status`` over alpha, ``branch``, ``unit``."""
+        arrays = {name: getattr(self, name) for name in ("alpha", "mmse", "q", "qhat", "residual")}
+        return {"branch": self.branch, "unit": self.unit, **arrays, "point_status": list(self.status)}
+
     def as_dict(self) -> dict[str, object]:
         """Lists for JSON; NaN stays NaN."""
         names = ("alpha", "q", "mmse", "qhat", "residual")
@@ -59,6 +83,7 @@ class BranchCurve:
         return cls(**arrays, status=tuple(data["status"]), branch=data["branch"], unit=data["unit"])
 
 
+@record("bayes-spinodal")
 @dataclass(frozen=True)
 class Spinodal:
     """Where a pair of solutions appears or vanishes: a turn of alpha(qhat)."""
@@ -70,6 +95,7 @@ class Spinodal:
     """Which stable branch ends here: ``"uninformed"`` (of small overlap) or ``"informed"`` (of large overlap)."""
 
 
+@record("bayes-first-order-transition")
 @dataclass(frozen=True)
 class FirstOrderTransition:
     """Two stable solutions of equal free entropy at ``alpha`` in ``interval``: Bayes-optimal recovery jumps.
@@ -90,6 +116,7 @@ class FirstOrderTransition:
         return self.alpha, self.algorithmic
 
 
+@record("bayes-state-evolution")
 @dataclass(frozen=True, init=False)
 class StateEvolution:
     """``V = MMSE(qhat)``, ``qhat = alpha signal(Q0 - V, V)`` for a prior (a SpectralLaw or a Prior) and a channel.

@@ -17,12 +17,14 @@ from aimtheory.bayes.measured import Measured
 from aimtheory.bayes.prior import Prior, SmallWidthPrior, make_prior
 from aimtheory.bayes.state_evolution import StateEvolution
 from aimtheory.errors import AssumptionError, InputError, NumericsError
+from aimtheory.records import Result, Variable, numbers, record
 
 KINDS = ("perfect", "weak")
 
 
-@dataclass(frozen=True, repr=False)
-class Threshold:
+@record("bayes-threshold")
+@dataclass(frozen=True, eq=False, repr=False)
+class Threshold(Result):
     """A threshold in units of ``unit`` (alpha = n/d^2, or alpha/width in the small-width limit).
 
     ``exact`` is a sympy expression or None; ``digits`` the decimal string asked for; ``interval`` encloses the value:
@@ -51,6 +53,34 @@ class Threshold:
         name = r"\alpha" if self.unit == "alpha" else r"\alpha/\rho"
         tail = "" if self.exact is None else rf"{sp.latex(self.exact)} = "
         return rf"${name}_{{\mathrm{{{self.kind}}}}} = {tail}{self.digits}$"
+
+    def variables(self) -> tuple[Variable, ...]:
+        """One row."""
+        low, high = (
+            Variable(name, float(end), (), f"{name} end of the interval", self.unit)
+            for name, end in zip(("lower", "upper"), self.interval, strict=True)
+        )
+        exact = Variable(
+            "exact", "" if self.exact is None else str(self.exact), (), "exact value, empty: none is known"
+        )
+        threshold = Variable("threshold", self.value, (), f"alpha of {self.kind} recovery", self.unit)
+        rest = numbers(
+            self,
+            digits="decimal digits",
+            certified="whether the interval is rigorous",
+            channel="channel",
+            tokens="tokens a sample",
+            unit="unit of the threshold",
+            method="how it was found",
+        )
+        return threshold, low, high, exact, Variable("recovery", self.kind, (), "perfect or weak"), *rest
+
+    def summary(self) -> dict[str, Any]:
+        """``threshold`` (string of digits), ``exact`` (string or null), ``interval``, ``recovery`` (perfect or weak),
+        ``unit``, ``method``, ``certified``.
+        """
+        values = self.as_dict()
+        return {("recovery" if name == "kind" else name): value for name, value in values.items()}
 
     def as_dict(self) -> dict[str, Any]:
         """For JSON: ``threshold`` (string), ``exact`` (string or None), ``interval`` and the rest."""

@@ -11,10 +11,9 @@ from aimtheory.cli.channel_options import add_channel, channel_options
 from aimtheory.cli.options import Subparsers, command, read_range
 from aimtheory.cli.session import INTERRUPTED_CODE, Progress, Session, suffix_of
 from aimtheory.errors import InputError
+from aimtheory.files import RESULT_SUFFIXES
 
 if TYPE_CHECKING:
-    from collections.abc import Mapping
-
     from matplotlib.figure import Figure
 
     from aimtheory.bayes import BranchCurve, Channel, PhaseDiagram, Threshold
@@ -42,7 +41,7 @@ def register(subparsers: Subparsers) -> None:
         "  aimtheory bayes curve --channel softmax --tokens 2 --width 0.5 --alpha 0:0.1875:256 -o curve.png\n"
         "  aimtheory bayes curve --channel hardmax --width 1/2 --alpha 0.1,0.31,1.1 --json\n"
         "  aimtheory bayes curve --width 1/2 --alpha 0.089711 --digits 30",
-        output="save the curve to FILE (.json or .nc for 'aimtheory plot', or .png .pdf .svg)",
+        output="save the curve to FILE (.nc or .json for 'aimtheory plot', .csv .parquet, or .png .pdf .svg)",
     )
     add_channel(parser)
     _add_width(parser)
@@ -57,7 +56,7 @@ def register(subparsers: Subparsers) -> None:
         "find the alpha of perfect or weak recovery, exact where a closed form exists",
         "  aimtheory bayes threshold --channel softmax --kind perfect --tokens 2 --width 1/2 --digits 30\n"
         "  aimtheory bayes threshold --channel hardmax --kind weak --width 0 --digits 25",
-        output="save the threshold to FILE (.json)",
+        output="save the threshold to FILE (.nc .json .csv .parquet)",
     )
     add_channel(parser)
     _add_width(parser)
@@ -70,7 +69,7 @@ def register(subparsers: Subparsers) -> None:
         "diagram",
         "compute the minimum mean squared error over widths and alphas",
         "  aimtheory bayes diagram --channel softmax --width 0.05:1.5:60 --alpha 0:0.3:60 -o diagram.png",
-        output="save the diagram to FILE (.json or .nc for 'aimtheory plot', or .png .pdf .svg)",
+        output="save the diagram to FILE (.nc or .json for 'aimtheory plot', .csv .parquet, or .png .pdf .svg)",
     )
     add_channel(parser)
     parser.add_argument(
@@ -84,13 +83,12 @@ def register(subparsers: Subparsers) -> None:
 def run_curve(arguments: argparse.Namespace, session: Session) -> int:
     """Compute, print, save."""
     target = session.target()
-    suffix = None if target is None else suffix_of(target, (".json", ".nc", *_FIGURES))
+    suffix = None if target is None else suffix_of(target, (*RESULT_SUFFIXES, *_FIGURES))
     if arguments.digits is not None and not 1 <= arguments.digits <= _MOST_DIGITS:
         raise InputError(f"--digits {arguments.digits} must lie between 1 and {_MOST_DIGITS}")
     alpha = read_range(arguments.alpha, "--alpha")
 
-    from aimtheory.bayes import StateEvolution, make_prior
-    from aimtheory.report.learning_curve import CURVE, LearningCurve, curve_record
+    from aimtheory.bayes import LearningCurve, StateEvolution, make_prior
 
     channel = _channel(arguments)
     if arguments.digits is not None and arguments.channel not in ("softmax", "linear"):
@@ -110,18 +108,20 @@ def run_curve(arguments: argparse.Namespace, session: Session) -> int:
         digits,
         _channel_error(channel, curve),
     )
-    record = curve_record(result)
+    from aimtheory.records import as_data
+
+    beside: dict[str, Any] = {}
     if session.interrupted:
-        record["status"] = "interrupted"
+        beside["status"] = "interrupted"
 
     def figure() -> Figure:
         from aimtheory.report import mmse_plot
 
         return mmse_plot(result)
 
-    _save(session, target, suffix, CURVE, record, figure)
+    _save(session, target, suffix, result, figure, **beside)
     session.say(_curve_text(result.label, curve, result.perfect, digits))
-    session.emit(record)
+    session.emit(as_data(result, **beside))
     if result.channel_error > _NOTEWORTHY:
         session.remark(f"the channel's integrals give qhat within {result.channel_error:.1g} of its value, not better")
     if not curve.ok:
@@ -134,31 +134,30 @@ def run_threshold(arguments: argparse.Namespace, session: Session) -> int:
     """Find, print, save."""
     target = session.target()
     if target is not None:
-        suffix_of(target, (".json",))
+        suffix_of(target, RESULT_SUFFIXES)
 
     from aimtheory.bayes import threshold
-    from aimtheory.report.export import to_json
-    from aimtheory.report.learning_curve import threshold_record
+    from aimtheory.records import as_data
 
     found = threshold(channel=_channel(arguments), kind=arguments.kind, width=arguments.width, digits=arguments.digits)
-    record = threshold_record(found, _width_name(arguments.width, found.unit))
+    width = _width_name(arguments.width, found.unit)
     if target is not None:
-        session.write_text(target, to_json(record))
+        session.save(found, target, width=width)
     session.say(_threshold_text(found))
-    session.emit(record)
+    session.emit(as_data(found, width=width))
     return 0
 
 
 def run_diagram(arguments: argparse.Namespace, session: Session) -> int:
     """Compute, print, save; the widths that were done before Ctrl-C are saved too."""
     target = session.target()
-    suffix = None if target is None else suffix_of(target, (".json", ".nc", *_FIGURES))
+    suffix = None if target is None else suffix_of(target, (*RESULT_SUFFIXES, *_FIGURES))
     widths, alphas = read_range(arguments.width, "--width"), read_range(arguments.alpha, "--alpha")
     if suffix in _FIGURES and min(len(widths), len(alphas)) < 2:
         raise InputError("a figure needs at least two widths and two alphas; 'aimtheory bayes curve' draws one width")
 
     from aimtheory.bayes import phase_diagram
-    from aimtheory.report.learning_curve import DIAGRAM, diagram_record
+    from aimtheory.records import as_data
 
     diagram = phase_diagram(
         _channel(arguments),
@@ -167,16 +166,15 @@ def run_diagram(arguments: argparse.Namespace, session: Session) -> int:
         branch=arguments.branch,
         progress=session.progress("diagram"),
     )
-    record = diagram_record(diagram)
 
     def figure() -> Figure:
         from aimtheory.report import phase_diagram_plot
 
         return phase_diagram_plot(diagram)
 
-    _save(session, target, suffix, DIAGRAM, record, figure)
+    _save(session, target, suffix, diagram, figure)
     session.say(_diagram_text(diagram))
-    session.emit(record)
+    session.emit(as_data(diagram))
     if diagram.status != "complete":
         session.remark(f"{diagram.status}; missing points are NaN, null in JSON")
     return INTERRUPTED_CODE if diagram.status == "interrupted" else 0
@@ -266,10 +264,8 @@ def _exact_range(text: str) -> list[Fraction]:
     return [low + (high - low) * step / (count - 1) for step in range(count)]
 
 
-def _save(
-    session: Session, target: Path | None, suffix: str | None, kind: str, record: Mapping[str, Any], figure: Any
-) -> None:
-    """Write the record or its figure, by suffix."""
+def _save(session: Session, target: Path | None, suffix: str | None, result: Any, figure: Any, **beside: Any) -> None:
+    """Write the result or its figure, by suffix."""
     if target is None:
         return
     if suffix in _FIGURES:
@@ -277,16 +273,8 @@ def _save(
 
         save_figure(figure(), target)
         session.wrote(target)
-    elif suffix == ".nc":
-        from aimtheory.report.learning_curve import DIMENSIONS
-        from aimtheory.report.netcdf import save_netcdf
-
-        save_netcdf(target, record, DIMENSIONS[kind])
-        session.wrote(target)
     else:
-        from aimtheory.report.export import to_json
-
-        session.write_text(target, to_json(record))
+        session.save(result, target, **beside)
 
 
 def _curve_text(label: str, curve: BranchCurve, perfect: float, digits: tuple[str | None, ...]) -> str:

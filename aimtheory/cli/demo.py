@@ -142,8 +142,8 @@ def _truncation(folder: Path, session: Session, record: dict[str, Any]) -> None:
 
     from aimtheory.dynamics import truncation_study
     from aimtheory.model import library
+    from aimtheory.records import as_data
     from aimtheory.report import truncation_plot
-    from aimtheory.report.export import study_record
 
     _heading(session, 2, f"Truncation: setting words above degree M to zero, on the exactly solvable model {EXACT}")
     times = np.array([0.03, 0.05, 0.08, 0.12, 0.2, 0.3, 0.5])
@@ -156,7 +156,7 @@ def _truncation(folder: Path, session: Session, record: dict[str, Any]) -> None:
     )
     session.say(study.table())
     _save(truncation_plot(study), folder / "truncation.png")
-    record["truncation"] = study_record(study)
+    record["truncation"] = as_data(study)
 
 
 def _trajectory(folder: Path, session: Session, record: dict[str, Any]) -> Trajectory:
@@ -164,20 +164,19 @@ def _trajectory(folder: Path, session: Session, record: dict[str, Any]) -> Traje
 
     from aimtheory.dynamics import solve
     from aimtheory.model import library
-    from aimtheory.report.export import trajectory_record
+    from aimtheory.records import as_data
 
     _heading(session, 3, f"The trajectory of {MODEL} under the gns closure of degree 11, which converges for all times")
     theory = solve(library.load(MODEL), degree=11, times=np.linspace(0, 4, 9))
     session.say(theory.table())
     session.say(str(theory.status))
     theory.save(folder / "run.nc", overwrite=True)
-    record["trajectory"] = trajectory_record(theory)
+    record["trajectory"] = as_data(theory)
     return theory
 
 
 def _simulation(folder: Path, session: Session, record: dict[str, Any], theory: Trajectory) -> SgdRun:
-    from aimtheory.report import to_json
-    from aimtheory.report.export import sgd_record
+    from aimtheory.records import as_data
     from aimtheory.simulate import compare, sgd
 
     _heading(session, 4, f"Online SGD at d = {_DIM}, {_SEEDS} seeds, against that trajectory")
@@ -196,18 +195,9 @@ def _simulation(folder: Path, session: Session, record: dict[str, Any], theory: 
         raise KeyboardInterrupt
     comparison = compare(theory, simulation, ["p_12"])
     session.say(str(comparison))
-    (folder / "sgd.json").write_text(to_json(sgd_record(simulation)), encoding="utf-8")
-    record["sgd"] = sgd_record(simulation)
-    record["comparison"] = {
-        "observables": list(comparison.observables),
-        "times": comparison.times,
-        "theory": comparison.theory,
-        "simulation": comparison.simulation,
-        "standard_error": comparison.standard_error,
-        "sigmas": comparison.sigmas,
-        "largest": comparison.largest,
-        "notes": list(comparison.notes),
-    }
+    simulation.save(folder / "sgd.json", overwrite=True, matrices=False)
+    record["sgd"] = as_data(simulation)
+    record["comparison"] = as_data(comparison)
     return simulation
 
 

@@ -13,19 +13,13 @@ from aimtheory.errors import InputError
 if TYPE_CHECKING:
     from matplotlib.figure import Figure
 
-    from aimtheory.bayes import PhaseDiagram
-    from aimtheory.dynamics import Trajectory, TruncationStudy
-    from aimtheory.report import LearningCurve
-    from aimtheory.simulate import SgdRun
-
 
 def register(subparsers: Subparsers) -> None:
     """Add the command."""
     parser = command(
         subparsers,
         "plot",
-        "draw saved results: trajectories, a simulation over theory, a truncation study, a spectrum, Bayes curves and "
-        "diagrams",
+        "draw saved results: trajectories, a simulation over theory, a spectrum, Bayes curves, or any other alone",
         "  aimtheory plot run.nc -o run.png\n"
         "  aimtheory plot run.nc sgd.json --observables p_12,t_1 -o comparison.png\n"
         "  aimtheory plot run.nc sgd.json --spectrum 2 -o spectrum.png\n"
@@ -36,8 +30,7 @@ def register(subparsers: Subparsers) -> None:
         "files",
         nargs="+",
         metavar="FILE",
-        help="trajectories (.nc), a simulation or a truncation study (.json), "
-        "curves or a diagram of 'bayes' (.json, .nc)",
+        help="results saved with -o (.nc or .json): trajectories and a simulation, curves of 'bayes', or any other one",
     )
     parser.add_argument("--observables", metavar="LIST", help="what to draw, separated by commas")
     parser.add_argument(
@@ -53,11 +46,12 @@ def register(subparsers: Subparsers) -> None:
 def run(arguments: argparse.Namespace, session: Session) -> int:
     """Read, draw, save."""
     from aimtheory.report import save_figure
+    from aimtheory.results import load
 
     target = session.target(arguments.output or Path(arguments.files[0]).with_suffix(".png"))
     assert target is not None
     suffix_of(target, (".png", ".pdf", ".svg"))
-    results = {path: read_result(Path(path)) for path in arguments.files}
+    results = {path: load(path) for path in arguments.files}
     figure = draw(results, arguments)
     save_figure(figure, target)
     notes = differences(list(results.values()))
@@ -82,36 +76,6 @@ def differences(results: list[Any]) -> list[str]:
     return list(dict.fromkeys(notes))
 
 
-def read_result(path: Path) -> Trajectory | TruncationStudy | SgdRun | LearningCurve | PhaseDiagram:
-    """A saved result; ``InputError`` for anything that is not one."""
-    from aimtheory.dynamics import Trajectory
-    from aimtheory.files import check_input, read_text
-    from aimtheory.report.export import read_record, sgd_from_record, study_from_record
-    from aimtheory.report.learning_curve import CURVE, DIAGRAM, curve_from_record, diagram_from_record
-    from aimtheory.report.netcdf import load_netcdf
-
-    if path.suffix.lower() != ".json":
-        check_input(path)
-        stored = load_netcdf(path)
-        if stored is None:
-            return Trajectory.load(path)
-        record = stored
-    else:
-        record = read_record(read_text(path), str(path))
-    if record["kind"] == CURVE:
-        return curve_from_record(record, str(path))
-    if record["kind"] == DIAGRAM:
-        return diagram_from_record(record, str(path))
-    if record["kind"] == "truncation":
-        return study_from_record(record, str(path))
-    if record["kind"] == "sgd":
-        return sgd_from_record(record, str(path))
-    raise InputError(
-        f"{path} holds a {record['kind']} as JSON, which cannot be drawn; save a trajectory with "
-        "'aimtheory solve -o run.nc', or the graph of a derivation with 'aimtheory derive -o graph.png'"
-    )
-
-
 def draw(results: dict[str, Any], arguments: argparse.Namespace) -> Figure:
     """The figure that fits the results."""
     from aimtheory.bayes import PhaseDiagram
@@ -128,6 +92,12 @@ def draw(results: dict[str, Any], arguments: argparse.Namespace) -> Figure:
     from aimtheory.simulate import SgdRun
 
     names = read_names(arguments.observables)
+    drawn = (Trajectory, SgdRun, TruncationStudy, LearningCurve, PhaseDiagram)
+    for path, item in results.items():
+        if not isinstance(item, drawn):
+            if len(results) > 1:
+                raise InputError(f"{path} holds a {type(item).__name__}, which is drawn alone; give one file")
+            return draw_alone(item, names)
     runs = {path: item for path, item in results.items() if isinstance(item, Trajectory)}
     simulations = [item for item in results.values() if isinstance(item, SgdRun)]
     studies = [item for item in results.values() if isinstance(item, TruncationStudy)]
@@ -156,6 +126,24 @@ def draw(results: dict[str, Any], arguments: argparse.Namespace) -> Figure:
             for front, run in zip(fronts, runs.values(), strict=True)
         }
     return comparison_plot(labels, simulations[0] if simulations else None, names or ["p_12"])
+
+
+def draw_alone(result: Any, names: list[str] | None) -> Figure:
+    """The figure of a result that is not drawn with others."""
+    from aimtheory.bayes import BranchCurve
+    from aimtheory.dynamics import Recovery, RecoveryDiagram
+    from aimtheory.report import mmse_plot, recovery_diagram_plot, result_plot, spectrum_plot, trajectory_plot
+    from aimtheory.spectra import SpectralMeasure
+
+    if isinstance(result, RecoveryDiagram):
+        return recovery_diagram_plot(result)
+    if isinstance(result, BranchCurve):
+        return mmse_plot({result.branch: result})
+    if isinstance(result, SpectralMeasure):
+        return spectrum_plot(result)
+    if isinstance(result, Recovery) and result.trajectory is not None and len(result.trajectory.times):
+        return trajectory_plot(result.trajectory, names)
+    return result_plot(result, None if names is None else tuple(names))
 
 
 def _spectrum(runs: list[Any], simulations: list[Any], arguments: argparse.Namespace) -> Figure:
@@ -189,4 +177,4 @@ def _spectrum(runs: list[Any], simulations: list[Any], arguments: argparse.Names
     return spectrum_plot(measure, eigenvalues, time=time, matrix=matrix, resolution=arguments.resolution)
 
 
-__all__ = ["draw", "read_result", "register", "run"]
+__all__ = ["draw", "register", "run"]

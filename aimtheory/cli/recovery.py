@@ -6,6 +6,7 @@ import argparse
 
 from aimtheory.cli.options import Subparsers, add_model, command, positive_float
 from aimtheory.cli.session import Session, suffix_of
+from aimtheory.files import RESULT_SUFFIXES
 
 
 def register(subparsers: Subparsers) -> None:
@@ -16,7 +17,7 @@ def register(subparsers: Subparsers) -> None:
         "decide weak recovery: velocity, threshold time, samples, and the reason",
         "  aimtheory recovery tied-hermite2\n"
         "  aimtheory recovery untied-hermite2 --level 0.2 --dim 400 --learning-rate 0.01 --json",
-        output="save the verdict to FILE (.json)",
+        output="save the verdict to FILE (.nc or .json for 'aimtheory plot', .csv or .parquet)",
     )
     add_model(parser)
     parser.add_argument("--level", type=positive_float, help="threshold c of |p| (default: a tenth of the teacher's p)")
@@ -32,12 +33,12 @@ def run(arguments: argparse.Namespace, session: Session) -> int:
     """Decide, print, save."""
     target = session.target()
     if target is not None:
-        suffix_of(target, (".json",))
+        suffix_of(target, RESULT_SUFFIXES)
 
     from aimtheory.dynamics import recovery
     from aimtheory.errors import InputError
     from aimtheory.model import library
-    from aimtheory.report.export import recovery_record, to_json
+    from aimtheory.records import as_data
 
     if (arguments.dim is None) != (arguments.learning_rate is None):
         raise InputError("--dim and --learning-rate go together, N = T d/(time factor x learning rate): give both")
@@ -50,17 +51,18 @@ def run(arguments: argparse.Namespace, session: Session) -> int:
         degree=arguments.degree,
         closure=arguments.closure,
     )
-    record = recovery_record(report)
+    beside: dict[str, float | None] = {}
     text = str(report)
     if arguments.dim is not None:
-        record["sample_count"] = report.samples_at(arguments.dim, arguments.learning_rate)
-        if record["sample_count"] is not None:
+        count = report.samples_at(arguments.dim, arguments.learning_rate)
+        beside["sample_count"] = count
+        if count is not None:
             where = f"d = {arguments.dim}, learning rate {arguments.learning_rate:g}"
-            text += f"\n  at {where}: N = {record['sample_count']:.4g}"
+            text += f"\n  at {where}: N = {count:.4g}"
     if target is not None:
-        session.write_text(target, to_json(record))
+        session.save(report, target, **beside)
     session.say(text)
-    session.emit(record)
+    session.emit(as_data(report, **beside))
     return 0
 
 

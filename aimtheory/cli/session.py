@@ -64,9 +64,14 @@ class Session:
     def emit(self, record: Mapping[str, Any]) -> None:
         """The one JSON object of the command, on stdout; only with --json."""
         if self.json:
-            from aimtheory.report.export import to_json
+            from aimtheory.records import to_json
 
             write_out(to_json(record))
+
+    def save(self, result: Any, path: Path, **options: Any) -> None:
+        """Write a result in the format of the file's suffix, with the options of its ``save``."""
+        result.save(path, overwrite=self.force, **options)
+        self.wrote(path)
 
     def target(self, path: str | Path | None = None) -> Path | None:
         """The output file, checked before any work: its folder exists, it is new or --force was given."""

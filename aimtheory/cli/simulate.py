@@ -18,6 +18,7 @@ from aimtheory.cli.options import (
 from aimtheory.cli.session import INTERRUPTED_CODE, Session, suffix_of
 from aimtheory.cli.simulate_bayes import register_algorithms
 from aimtheory.errors import InputError
+from aimtheory.files import RESULT_SUFFIXES
 
 
 def register(subparsers: Subparsers) -> None:
@@ -31,7 +32,7 @@ def register(subparsers: Subparsers) -> None:
         "sgd",
         "train a model by online SGD with a fresh batch a step",
         "  aimtheory simulate sgd tied-softmax --dim 200 --seeds 0..3 --learning-rate 0.02 --batch 64 -o sgd.json",
-        output="save the run to FILE (.json; 'aimtheory plot RUN.nc FILE' draws it over a theory)",
+        output="save the run to FILE (.nc or .json for 'aimtheory plot RUN.nc FILE' over a theory, .csv or .parquet)",
     )
     add_model(parser)
     parser.add_argument("--dim", type=int, default=400, help="embedding dimension d (default %(default)s)")
@@ -42,6 +43,7 @@ def register(subparsers: Subparsers) -> None:
     )
     parser.add_argument("--batch", type=int, default=256, help="samples a step (default %(default)s)")
     parser.add_argument("--eigenvalues", metavar="LIST", help="matrices such as S1 whose eigenvalues are kept")
+    parser.add_argument("--matrices", action="store_true", help="keep the last parameter matrices in the file")
     add_times(parser, "0:4:9")
     add_observables(parser)
     parser.set_defaults(run=run_sgd)
@@ -52,14 +54,14 @@ def run_sgd(arguments: argparse.Namespace, session: Session) -> int:
     """Simulate, print, save; a run cut short by Ctrl-C is saved too."""
     target = session.target()
     if target is not None:
-        suffix_of(target, (".json",))
+        suffix_of(target, RESULT_SUFFIXES)
     times = read_times(arguments.times)
     if arguments.seed is not None and arguments.seeds is not None:
         raise InputError("give --seed or --seeds, not both")
     seeds = read_integers(arguments.seeds, "--seeds") if arguments.seeds is not None else [arguments.seed or 0]
 
     from aimtheory.model import library
-    from aimtheory.report.export import sgd_record, to_json
+    from aimtheory.records import as_data
     from aimtheory.simulate import sgd
 
     result = sgd(
@@ -74,10 +76,10 @@ def run_sgd(arguments: argparse.Namespace, session: Session) -> int:
         progress=session.progress(f"SGD at d = {arguments.dim}"),
     )
     if target is not None:
-        session.write_text(target, to_json(sgd_record(result)))
+        session.save(result, target, matrices=arguments.matrices)
     session.say(repr(result))
     session.say(result.table())
-    session.emit(sgd_record(result))
+    session.emit(as_data(result))
     if not result.status.ok or result.status.notes:
         session.remark(str(result.status))
     return INTERRUPTED_CODE if result.status.code == "interrupted" else 0

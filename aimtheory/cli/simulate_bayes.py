@@ -10,6 +10,7 @@ from aimtheory.cli.channel_options import add_channel, channel_options
 from aimtheory.cli.options import Subparsers, command, number, positive_float, read_integers
 from aimtheory.cli.session import INTERRUPTED_CODE, Session, suffix_of
 from aimtheory.errors import InputError
+from aimtheory.files import RESULT_SUFFIXES
 
 
 def register_algorithms(algorithms: Subparsers) -> None:
@@ -19,7 +20,7 @@ def register_algorithms(algorithms: Subparsers) -> None:
         "amp",
         "learn a teacher by approximate message passing, beside the prediction of state evolution",
         "  aimtheory simulate amp --channel softmax --tokens 2 --width 0.5 --alpha 0.1 --dim 200 --seeds 0,1,2",
-        output="save the run to FILE (.json)",
+        output="save the run to FILE (.nc or .json for 'aimtheory plot', .csv or .parquet)",
     )
     _add_common(parser)
     parser.add_argument("--iterations", type=int, default=200, help="most iterations (default %(default)s)")
@@ -34,7 +35,7 @@ def register_algorithms(algorithms: Subparsers) -> None:
         "gd",
         "learn a teacher by full-batch Adam, and average over initializations",
         "  aimtheory simulate gd --channel softmax --tokens 2 --width 0.5 --alpha 0.1 --dim 100 --initializations 8",
-        output="save the run to FILE (.json)",
+        output="save the run to FILE (.nc or .json for 'aimtheory plot', .csv or .parquet)",
     )
     _add_common(parser)
     parser.add_argument(
@@ -53,6 +54,7 @@ def _add_common(parser: argparse.ArgumentParser) -> None:
     parser.add_argument("--dim", type=int, default=200, help="embedding dimension d (default %(default)s)")
     parser.add_argument("--seed", type=int, help="one seed (default 0)")
     parser.add_argument("--seeds", metavar="LIST", help="several seeds, such as 0,1,2 or 0..7")
+    parser.add_argument("--matrices", action="store_true", help="keep estimates and teachers in the file")
     parser.add_argument(
         "--memory-limit",
         type=positive_float,
@@ -68,7 +70,7 @@ def _arguments(arguments: argparse.Namespace, session: Session) -> tuple[Path | 
 
     target = session.target()
     if target is not None:
-        suffix_of(target, (".json",))
+        suffix_of(target, RESULT_SUFFIXES)
     if arguments.seed is not None and arguments.seeds is not None:
         raise InputError("give --seed or --seeds, not both")
     seeds = read_integers(arguments.seeds, "--seeds") if arguments.seeds is not None else [arguments.seed or 0]
@@ -90,7 +92,6 @@ def run_amp(arguments: argparse.Namespace, session: Session) -> int:
     """Run AMP, print, save; a run cut short by Ctrl-C is saved too."""
     target, shared = _arguments(arguments, session)
 
-    from aimtheory.report.algorithm_records import amp_record
     from aimtheory.simulate import amp
 
     result = amp(
@@ -100,14 +101,13 @@ def run_amp(arguments: argparse.Namespace, session: Session) -> int:
         tolerance=arguments.tolerance,
         progress=session.progress(f"AMP at d = {arguments.dim}"),
     )
-    return _finish(result, amp_record(result), target, session)
+    return _finish(result, arguments, target, session)
 
 
 def run_gd(arguments: argparse.Namespace, session: Session) -> int:
     """Run gradient descent, print, save; a run cut short by Ctrl-C is saved too."""
     target, shared = _arguments(arguments, session)
 
-    from aimtheory.report.algorithm_records import gradient_descent_record
     from aimtheory.simulate import gradient_descent
 
     result = gradient_descent(
@@ -117,17 +117,17 @@ def run_gd(arguments: argparse.Namespace, session: Session) -> int:
         learning_rate=arguments.learning_rate,
         progress=session.progress(f"gradient descent at d = {arguments.dim}"),
     )
-    return _finish(result, gradient_descent_record(result), target, session)
+    return _finish(result, arguments, target, session)
 
 
-def _finish(result: Any, record: dict[str, Any], target: Path | None, session: Session) -> int:
-    from aimtheory.report.export import to_json
+def _finish(result: Any, arguments: argparse.Namespace, target: Path | None, session: Session) -> int:
+    from aimtheory.records import as_data
 
     if target is not None:
-        session.write_text(target, to_json(record))
+        session.save(result, target, matrices=arguments.matrices)
     session.say(repr(result))
     session.say(result.table())
-    session.emit(record)
+    session.emit(as_data(result))
     if not result.status.ok or result.status.notes:
         session.remark(str(result.status))
     return INTERRUPTED_CODE if result.status.code == "interrupted" else 0

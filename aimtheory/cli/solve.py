@@ -16,6 +16,7 @@ from aimtheory.cli.options import (
     read_times,
 )
 from aimtheory.cli.session import INTERRUPTED_CODE, Session, suffix_of
+from aimtheory.files import RESULT_SUFFIXES
 
 
 def register(subparsers: Subparsers) -> None:
@@ -26,7 +27,7 @@ def register(subparsers: Subparsers) -> None:
         "solve a model's dynamics in the limit of large d",
         "  aimtheory solve tied-softmax --degree 11 --closure gns --times 0:4:9 --observables p_12,loss -o run.nc\n"
         "  aimtheory solve tied-softmax --degree 11 --times 0:4:9 --events p_12=0.3",
-        output="save the trajectory to FILE: .nc holds all of it (NetCDF), .json the values",
+        output="save the trajectory to FILE: .nc or .json for 'aimtheory plot' and aimtheory.load, .csv or .parquet",
     )
     add_model(parser)
     parser.add_argument("--degree", type=int, default=11, metavar="M", help="truncation degree (default %(default)s)")
@@ -50,18 +51,20 @@ def register(subparsers: Subparsers) -> None:
     parser.add_argument(
         "--atol", type=positive_float, default=1e-11, help="absolute tolerance of the integrator (default %(default)s)"
     )
+    parser.add_argument("--states", action="store_true", help="keep the solver's states in the file, however large")
     parser.set_defaults(run=run)
 
 
 def run(arguments: argparse.Namespace, session: Session) -> int:
     """Solve, print, save; a trajectory cut short by Ctrl-C is saved too."""
     target = session.target()
-    suffix = suffix_of(target, (".nc", ".json")) if target else ""
+    if target is not None:
+        suffix_of(target, RESULT_SUFFIXES)
     times = read_times(arguments.times)
 
     from aimtheory.dynamics import solve
     from aimtheory.model import library
-    from aimtheory.report.export import to_json, trajectory_record
+    from aimtheory.records import as_data
 
     options = {key: getattr(arguments, key) for key in ("dim", "seed") if getattr(arguments, key) is not None}
     result = solve(
@@ -76,11 +79,8 @@ def run(arguments: argparse.Namespace, session: Session) -> int:
         progress=session.progress(f"solving to t = {times[-1]:g}"),
         **options,
     )
-    if target is not None and suffix == ".nc":
-        result.save(target, overwrite=session.force)
-        session.wrote(target)
-    elif target is not None:
-        session.write_text(target, to_json(trajectory_record(result)))
+    if target is not None:
+        session.save(result, target, states=arguments.states)
     session.say(repr(result))
     session.say(result.table())
     for name, crossed in result.events.items():
@@ -88,7 +88,7 @@ def run(arguments: argparse.Namespace, session: Session) -> int:
             f"{name} at t = "
             + (", ".join(f"{time:.8g}" for time in crossed) if crossed else "never, up to the last time")
         )
-    session.emit(trajectory_record(result))
+    session.emit(as_data(result))
     if not result.status.ok or result.status.notes:
         session.remark(
             f"{result.status}"

@@ -15,6 +15,7 @@ from aimtheory.cli.options import (
     read_times,
 )
 from aimtheory.cli.session import Session, suffix_of
+from aimtheory.files import RESULT_SUFFIXES
 
 
 def register(subparsers: Subparsers) -> None:
@@ -24,7 +25,7 @@ def register(subparsers: Subparsers) -> None:
         "truncation",
         "measure the truncation error of a closure by degree and time",
         "  aimtheory truncation exact-linear --degrees 4,6,8,10 --closure zero --times 0.05,0.1,0.2,0.5 -o study.json",
-        output="save the study to FILE (.json; 'aimtheory plot FILE' draws it)",
+        output="save the study to FILE (.nc or .json for 'aimtheory plot', .csv or .parquet)",
     )
     add_model(parser)
     parser.add_argument(
@@ -46,12 +47,12 @@ def run(arguments: argparse.Namespace, session: Session) -> int:
     """Study, print, save."""
     target = session.target()
     if target is not None:
-        suffix_of(target, (".json",))
+        suffix_of(target, RESULT_SUFFIXES)
     degrees, times = read_integers(arguments.degrees, "--degrees"), read_times(arguments.times)
 
     from aimtheory.dynamics import truncation_study
     from aimtheory.model import library
-    from aimtheory.report.export import study_record, to_json
+    from aimtheory.records import as_data
 
     study = truncation_study(
         library.load(arguments.model),
@@ -63,9 +64,9 @@ def run(arguments: argparse.Namespace, session: Session) -> int:
         progress=session.progress("truncation study"),
     )
     if target is not None:
-        session.write_text(target, to_json(study_record(study)))
+        session.save(study, target)
     session.say(study.table())
-    session.emit(study_record(study))
+    session.emit(as_data(study))
     return 0
 
 

@@ -8,12 +8,15 @@ import numpy as np
 from numpy.typing import ArrayLike, NDArray
 
 from aimtheory.errors import InputError
+from aimtheory.frozen import ByValue
+from aimtheory.records import record
 
 FloatArray = NDArray[np.float64]
 
 
-@dataclass(frozen=True)
-class DenseOutput:
+@record("dense-output")
+@dataclass(frozen=True, eq=False)
+class DenseOutput(ByValue):
     """Piecewise polynomials of degree 7 between steps.
 
     ``breakpoints`` has shape (n+1,), ``states`` (n, size), ``coefficients`` (n, 7, size).

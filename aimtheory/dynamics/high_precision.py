@@ -5,7 +5,7 @@ from __future__ import annotations
 from collections.abc import Callable, Mapping, Sequence
 from dataclasses import dataclass
 from itertools import pairwise
-from typing import Any
+from typing import Any, ClassVar
 
 import mpmath
 import numpy as np
@@ -18,20 +18,24 @@ from aimtheory.hierarchy.initial_moments import initial_law
 from aimtheory.hierarchy.lambdified import lambdified_drift
 from aimtheory.hierarchy.moments import MomentHierarchy, check_degree, moment_symbol
 from aimtheory.hierarchy.observables import OverlapReader, TracePolynomial, default_observables, named_observable
-from aimtheory.model import AttentionModel
+from aimtheory.model import AttentionModel, model_summary
 from aimtheory.population import potential
+from aimtheory.records import Result, Variable, record
 from aimtheory.scalars import to_sympy
 
 _GUARD_DIGITS = 12
 """Working digits beyond those asked for: extrapolation cancels a few."""
 
 
-@dataclass(frozen=True)
-class PreciseTrajectory:
+@record("precise-trajectory")
+@dataclass(frozen=True, eq=False)
+class PreciseTrajectory(Result):
     """Values with ``digits`` decimal digits: ``run["q_12"]`` is a tuple of mpmath numbers over ``times``.
 
     ``error`` is the largest local error estimate that the integrator let through, summed over its steps.
     """
+
+    frame_dims: ClassVar[tuple[str, ...]] = ("time",)
 
     model: AttentionModel
     degree: int
@@ -39,6 +43,24 @@ class PreciseTrajectory:
     times: tuple[Any, ...]
     values: Mapping[str, tuple[Any, ...]]
     error: Any
+
+    def variables(self) -> tuple[Variable, ...]:
+        """Observables over time, rounded to floats; the record holds every digit."""
+        return (
+            Variable("time", np.array([float(t) for t in self.times]), ("time",), "time", "learning time"),
+            *(
+                Variable(name, np.array([float(value) for value in values]), ("time",), name)
+                for name, values in self.values.items()
+            ),
+        )
+
+    def summary(self) -> dict[str, Any]:
+        """``times`` and ``values`` as strings of ``digits`` decimal digits."""
+        with mpmath.workdps(self.digits + _GUARD_DIGITS):
+            texts = {name: [mpmath.nstr(value, self.digits) for value in row] for name, row in self.values.items()}
+            times = [mpmath.nstr(time, self.digits) for time in self.times]
+        summary = {**model_summary(self.model), "degree": self.degree, "digits": self.digits}
+        return {**summary, "times": times, "values": texts, "error": mpmath.nstr(self.error, 3)}
 
     def __getitem__(self, name: str) -> tuple[Any, ...]:
         if name not in self.values:

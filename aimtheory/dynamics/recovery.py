@@ -11,7 +11,7 @@ from __future__ import annotations
 from collections.abc import Callable, Mapping
 from dataclasses import dataclass, field
 from fractions import Fraction
-from typing import TYPE_CHECKING
+from typing import TYPE_CHECKING, Any
 
 import numpy as np
 import sympy as sp
@@ -27,8 +27,9 @@ from aimtheory.hierarchy import views
 from aimtheory.hierarchy.initial_moments import initial_law, initial_means
 from aimtheory.hierarchy.moments import check_model
 from aimtheory.hierarchy.observables import TracePolynomial, trace_drift
-from aimtheory.model import AttentionIndex, AttentionModel
+from aimtheory.model import AttentionIndex, AttentionModel, model_summary
 from aimtheory.population import Potential
+from aimtheory.records import Result, Variable, numbers, record
 from aimtheory.scalars import to_sympy
 from aimtheory.spectra import GaussianFactors, Ginibre, SpectralLaw
 
@@ -43,6 +44,7 @@ _ZERO = 1e-9
 """Velocities below this, relative to the scale of the teacher, are zero to the accuracy of the cubature."""
 
 
+@record("vanishing")
 @dataclass(frozen=True)
 class Vanishing:
     """Whether the cross-gradients of the potential vanish on the uninformative manifold, and how that is known.
@@ -58,8 +60,9 @@ class Vanishing:
     for_any_mean: bool
 
 
-@dataclass(frozen=True)
-class Recovery:
+@record("recovery")
+@dataclass(frozen=True, eq=False)
+class Recovery(Result):
     """Weak recovery of one fixed index by one trained index, from an uninformative start.
 
     ``velocity`` is dp_kl/dt at time 0 in the model's units of time; ``channels`` the velocities of q1_kl, q2_kl and
@@ -85,6 +88,53 @@ class Recovery:
     contraction: float | None
     reason: str
     trajectory: Trajectory | None = field(repr=False, default=None)
+
+    def variables(self) -> tuple[Variable, ...]:
+        """One row."""
+        return (
+            Variable("model", self.model.name, (), "model"),
+            *numbers(
+                self,
+                parameterization="parameterization",
+                recovers="whether it weakly recovers",
+                velocity="dp/dt at the start",
+                level="threshold of |p|",
+                threshold_time="time at which |p| reaches the level",
+                horizon="longest time followed",
+                samples="samples",
+                scaling="scaling of the samples",
+                contraction="least slope constant before recovery",
+                reason="reason",
+            ),
+            *(Variable(f"velocity_{name}", value, (), f"velocity of {name}") for name, value in self.channels.items()),
+        )
+
+    def summary(self) -> dict[str, Any]:
+        """``recovers``, ``velocity``, ``reason``, ``channels``, ``threshold`` (the level), ``threshold_time``,
+        ``samples``.
+        """
+        return {
+            **model_summary(self.model),
+            "parameterization": self.parameterization,
+            "pair": [index + 1 for index in self.pair],
+            "recovers": self.recovers,
+            "velocity": self.velocity,
+            "channels": dict(self.channels),
+            "mean": list(self.mean),
+            "reason": self.reason,
+            "vanishing": {
+                "verdict": self.vanishing.verdict,
+                "bound": self.vanishing.bound,
+                "expression": self.vanishing.expression,
+                "for_any_mean": self.vanishing.for_any_mean,
+            },
+            "threshold": self.level,
+            "threshold_time": self.threshold_time,
+            "horizon": self.horizon,
+            "samples": self.samples,
+            "scaling": self.scaling,
+            "contraction": self.contraction,
+        }
 
     def samples_at(self, dim: int, learning_rate: float) -> float | None:
         """N = T d/(time_factor x learning_rate) at a dimension and learning rate; None without a threshold time."""

@@ -11,12 +11,14 @@ from numpy.typing import NDArray
 from aimtheory.dynamics.recovery import recovery
 from aimtheory.errors import AssumptionError, InputError, NumericsError
 from aimtheory.model import AttentionModel
+from aimtheory.records import Result, Variable, record
 
 FloatArray = NDArray[np.float64]
 
 
-@dataclass(frozen=True)
-class RecoveryDiagram:
+@record("recovery-diagram")
+@dataclass(frozen=True, eq=False)
+class RecoveryDiagram(Result):
     """Weak recovery on a grid: arrays of shape (len(first), len(second)).
 
     ``velocity`` is dp_12/dt at the start, ``threshold_time`` the time at which |p_12| reaches the level (NaN where it
@@ -32,6 +34,24 @@ class RecoveryDiagram:
     threshold_time: FloatArray
     recovers: FloatArray
     failures: tuple[tuple[int, int, str], ...]
+
+    @property
+    def frame_dims(self) -> tuple[str, ...]:  # type: ignore[override]
+        """The two parameters, by name."""
+        return self.first_name, self.second_name
+
+    def variables(self) -> tuple[Variable, ...]:
+        """Over the two parameters."""
+        tables = {
+            "velocity": "dp/dt at the start",
+            "threshold_time": "time at which |p| reaches the level",
+            "recovers": "whether it weakly recovers",
+        }
+        return (
+            Variable(self.first_name, self.first, (self.first_name,), self.first_name),
+            Variable(self.second_name, self.second, (self.second_name,), self.second_name),
+            *(Variable(name, getattr(self, name), self.frame_dims, what) for name, what in tables.items()),
+        )
 
     def __repr__(self) -> str:
         known = self.recovers[np.isfinite(self.recovers)]

@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from collections.abc import Callable, Iterable, Sequence
+from collections.abc import Iterable, Sequence
 from dataclasses import replace
 from functools import partial
 from typing import TYPE_CHECKING
@@ -10,9 +10,10 @@ from typing import TYPE_CHECKING
 import numpy as np
 from numpy.typing import ArrayLike, NDArray
 
+from aimtheory.dynamics.closed_flow import follow
 from aimtheory.dynamics.coupling_values import CouplingValues, read_observables
 from aimtheory.dynamics.fast_mean import critical_points
-from aimtheory.dynamics.integrate import Event, Integration, Progress, check_times, integrate
+from aimtheory.dynamics.integrate import Event, Integration, Progress, check_times
 from aimtheory.dynamics.status import BROKEN, COMPLETE, EVENT, INTERRUPTED, UNCHECKED, UNTRUSTED, Status
 from aimtheory.dynamics.trajectory import Trajectory
 from aimtheory.errors import AssumptionError, InputError
@@ -93,7 +94,7 @@ def solve(
     couplings = CouplingValues(model, seen, start_mean)
     system = chosen.close(ClosureProblem(model, seen, degree, initial))
     notes = _mean_notes(system, couplings)
-    result = _integrate(system, couplings, grid, events, rtol, atol, dense, progress)
+    result = follow(system, couplings, grid, events, rtol, atol, dense, progress)
     couplings.restart()
     values, result = _read_all(system, couplings, names, result)
     doubt = _doubt(system, couplings, result) if check else None
@@ -153,6 +154,9 @@ def solve(
         initial=initial,
         initial_mean=start_mean,
         evaluations=result.evaluations,
+        rtol=float(rtol),
+        atol=float(atol),
+        span=float(grid[-1]),
     )
 
 
@@ -209,36 +213,6 @@ def _names(observables: Iterable[str | Word]) -> list[str]:
     if not names:
         raise InputError("observables is empty; name at least one, or leave it out for the default ones")
     return names
-
-
-def _integrate(
-    system: ClosedSystem,
-    couplings: CouplingValues,
-    grid: FloatArray,
-    events: Sequence[Event],
-    rtol: float,
-    atol: float,
-    dense: bool,
-    progress: Progress | None,
-) -> Integration:
-    def drift(state: FloatArray) -> FloatArray:
-        return system.drift(couplings(lambda words: system.moments(words, state)), state)
-
-    def crossing(event: Event) -> Callable[[FloatArray], float]:
-        return lambda state: (
-            read_observables(system, couplings, (event.observable,), state[None])[event.observable][0] - event.level
-        )
-
-    return integrate(
-        drift,
-        system.initial,
-        grid,
-        rtol=rtol,
-        atol=atol,
-        events=[(crossing(event), event.terminal) for event in events],
-        dense=dense,
-        progress=progress,
-    )
 
 
 def _read_all(
@@ -315,7 +289,7 @@ def _compare(
         # Between the requested times too: a disagreement there must not hide.
         grid = np.union1d(grid, np.linspace(0.0, result.times[-1], 65))
     separate = CouplingValues(model, couplings.views, couplings.start_mean)
-    rough = _integrate(lower, separate, grid, (), rtol, atol, False, None)
+    rough = follow(lower, separate, grid, (), rtol, atol, False, None)
     couplings.restart()
     separate.restart()
     if result.dense is not None:

@@ -4,6 +4,8 @@ from __future__ import annotations
 
 from dataclasses import dataclass
 
+from aimtheory.records import record
+
 COMPLETE = "complete"
 EVENT = "stopped at event"
 UNTRUSTED = "untrusted"
@@ -26,6 +28,7 @@ _ADVICE = {
 }
 
 
+@record("trajectory-status")
 @dataclass(frozen=True)
 class Status:
     """How a solution ended, and in ``notes`` what was met on the way."""

@@ -6,19 +6,23 @@ from collections.abc import Mapping, Sequence
 from dataclasses import dataclass, field
 from functools import cached_property
 from pathlib import Path
-from typing import TYPE_CHECKING
+from typing import TYPE_CHECKING, Any, ClassVar
 
 import numpy as np
 from numpy.typing import ArrayLike, NDArray
 
+from aimtheory.dynamics.closed_flow import follow
 from aimtheory.dynamics.coupling_values import CouplingValues, read_observables
 from aimtheory.dynamics.dense_output import DenseOutput
+from aimtheory.dynamics.meanings import meaning, time_meaning
 from aimtheory.dynamics.status import Status
-from aimtheory.errors import InputError
+from aimtheory.errors import InputError, NumericsError
+from aimtheory.frozen import FrozenMapping
 from aimtheory.hierarchy import Closure, Views, views
 from aimtheory.hierarchy.closures import ClosedSystem, ClosureProblem
 from aimtheory.hierarchy.initial_moments import ParameterMatrices
-from aimtheory.model import AttentionModel
+from aimtheory.model import AttentionModel, model_summary
+from aimtheory.records import Result, Variable, field_values, record, save
 from aimtheory.spectra import SpectralMeasure
 from aimtheory.words import Word, trace_name
 
@@ -27,9 +31,15 @@ if TYPE_CHECKING:
 
 FloatArray = NDArray[np.float64]
 
+_SMALL = 1 << 12
+"""States and dense output of at most this many numbers are stored; larger ones are made again when needed."""
+_SMOOTH = 1 << 18
+"""Dense output is read for states up to this size; larger ones are drawn through the stored times."""
 
-@dataclass(frozen=True)
-class Trajectory:
+
+@record("trajectory")
+@dataclass(frozen=True, eq=False)
+class Trajectory(Result):
     """The moments of a model over time under a closure of degree M.
 
     ``run["p_12"]``, ``run["loss"]`` or ``run["tr(S1 S2)"]`` gives an array over ``times``; ``run.at(t)`` values
@@ -37,6 +47,8 @@ class Trajectory:
     each time (NaN where it was not compared) and ``trusted_until`` the last time up to which it stays below
     ``trust_tolerance`` x max(1, |value|) for every observable. Time is t = n x time_factor x learning_rate / d.
     """
+
+    frame_dims: ClassVar[tuple[str, ...]] = ("time",)
 
     model: AttentionModel
     closure: Closure
@@ -48,11 +60,18 @@ class Trajectory:
     trusted_until: float
     trust_tolerance: float
     events: Mapping[str, tuple[float, ...]]
-    states: FloatArray = field(repr=False)
-    dense: DenseOutput | None = field(repr=False, default=None)
+    states: FloatArray | None = field(repr=False, compare=False, default=None)
+    """At the times; None in a file that left them out: they are then made again when something asks for them."""
+    dense: DenseOutput | None = field(repr=False, compare=False, default=None)
     initial: JointLaw | ParameterMatrices | None = field(repr=False, default=None)
     initial_mean: FloatArray | None = None
     evaluations: int = 0
+    rtol: float = 1e-9
+    atol: float = 1e-11
+    span: float = 0.0
+    """The last time that was asked for."""
+    drawn: Mapping[str, FloatArray] = field(repr=False, compare=False, default=FrozenMapping())
+    """Observables on the finer grid ``drawn["time"]``, for figures of a file that left the states out."""
 
     @cached_property
     def views(self) -> Views:
@@ -65,13 +84,29 @@ class Trajectory:
         return self.closure.close(ClosureProblem(self.model, self.views, self.degree, self.initial))
 
     @cached_property
+    def _flow(self) -> tuple[FloatArray, DenseOutput | None]:
+        """States at the times and dense output: those that are kept, else by the same integration once more."""
+        if self.states is not None:
+            return self.states, self.dense
+        couplings = CouplingValues(self.model, self.views, self.initial_mean)
+        grid = np.union1d(self.times, [max(self.span, *self.times[-1:])])
+        flow = follow(self.system, couplings, grid, (), self.rtol, self.atol, True, None)
+        count = len(self.times)
+        if not np.array_equal(flow.times[:count], self.times):
+            raise NumericsError(
+                f"the flow did not reach t = {self.times[-1]:g} again ({flow.code} at t = {flow.reached:g}); "
+                "solve the model again, or save with states=True"
+            )
+        return flow.states[:count], flow.dense
+
+    @cached_property
     def _couplings(self) -> CouplingValues:
         return CouplingValues(self.model, self.views, self.initial_mean)
 
     def __getitem__(self, name: str | Word) -> FloatArray:
         """Values over ``times`` of an observable or of a word; ``InputError`` when the state does not hold it."""
         key = trace_name(name) if isinstance(name, Word) else name
-        return self.values[key] if key in self.values else self.read(key, self.states, self.times)
+        return self.values[key] if key in self.values else self.read(key, self._flow[0], self.times)
 
     def __len__(self) -> int:
         return len(self.times)
@@ -100,13 +135,25 @@ class Trajectory:
         Raises ``InputError`` outside the range, or when no dense output was kept (states too large: solve with these
         times instead).
         """
-        if self.dense is None:
+        dense = self._flow[1]
+        if dense is None:
             raise InputError(
                 "no dense output was kept for this trajectory; solve again with the times you need in times="
             )
         points = np.atleast_1d(np.asarray(times, dtype=np.float64))
-        states = self.dense(points)
+        states = dense(points)
         return {name: self.read(name, states, points) for name in (tuple(self.values) if names is None else names)}
+
+    def curve(self, name: str, points: int = 201) -> tuple[FloatArray, FloatArray]:
+        """Times and values to draw: through the dense output when there is one of moderate size, else stored ones."""
+        if name in self.drawn:
+            return self.drawn["time"], self.drawn[name]
+        if self.states is None or self.dense is None or self.states.shape[1] > _SMOOTH or len(self.times) < 2:
+            return self.times, self[name]
+        grid = np.union1d(self.times, np.linspace(self.times[0], self.times[-1], points))
+        if self.times[0] < self.trusted_until < self.times[-1]:
+            grid = np.union1d(grid, [self.trusted_until])
+        return grid, self.at(grid, [name])[name]
 
     def spectral_measure(self, time: float, name: str | None = None) -> SpectralMeasure:
         """The spectral measure of an attention matrix at a time, from the operators of the closure (gns or matrix).
@@ -119,27 +166,65 @@ class Trajectory:
         if chosen not in letters:
             raise InputError(f"unknown matrix {name!r}; the matrices of this model are {', '.join(letters)}")
         hit = np.flatnonzero(np.isclose(self.times, time, rtol=0, atol=1e-12))
+        states, dense = self._flow
         if len(hit):
-            state = self.states[hit[0]]
-        elif self.dense is not None:
-            state = self.dense(time)[0]
+            state = states[hit[0]]
+        elif dense is not None:
+            state = dense(time)[0]
         else:
             raise InputError(f"time {time} is not among the times of this trajectory, and no dense output was kept")
         return self.system.spectral_measure(letters[chosen], state)
 
-    def save(self, path: str | Path, *, overwrite: bool = False) -> Path:
-        """Write everything to a NetCDF file; an existing file is kept unless ``overwrite``. See ``load_trajectory``."""
-        from aimtheory.dynamics.storage import save_trajectory
+    def variables(self) -> tuple[Variable, ...]:
+        """Observables over time, and their differences from degree M-2."""
+        return (
+            Variable("time", self.times, ("time",), time_meaning(self.model), "learning time"),
+            *(Variable(name, values, ("time",), meaning(name)) for name, values in self.values.items()),
+            *(
+                Variable(f"{name}_error", values, ("time",), f"difference from degree M-2 in {name}")
+                for name, values in self.errors.items()
+            ),
+        )
 
-        return save_trajectory(self, path, overwrite=overwrite)
+    def summary(self) -> dict[str, Any]:
+        """``times``, ``values`` (name -> list), ``errors``, ``status``, ``advice``, ``trusted_until``."""
+        return {
+            **model_summary(self.model),
+            "closure": self.closure.name,
+            "closure_options": dict(self.closure.options),
+            "degree": self.degree,
+            "status": self.status.code,
+            "advice": self.status.advice,
+            "trusted_until": self.trusted_until,
+            "trust_tolerance": self.trust_tolerance,
+            "events": {name: list(crossed) for name, crossed in self.events.items()},
+            "times": self.times,
+            "values": dict(self.values),
+            "errors": dict(self.errors),
+        }
 
-    @classmethod
-    def load(cls, path: str | Path, model: AttentionModel | None = None) -> Trajectory:
-        """Read a trajectory back; ``model`` is needed only when the file could not hold it. ``InputError`` for a file
-        that is none; nothing in it is executed."""
-        from aimtheory.dynamics.storage import load_trajectory
+    def to_record(self, states: bool = False) -> dict[str, Any]:
+        """All but the states of the solver, unless they are small or asked for: they can be made again."""
+        values = field_values(self)
+        size = 0 if self.states is None else self.states.size
+        if self.dense is not None:
+            size += self.dense.coefficients.size + self.dense.states.size
+        if states or size <= _SMALL:
+            return values
+        curves = {name: self.curve(name) for name in self.values}
+        fine = {name: curve for name, (grid, curve) in curves.items() if len(grid) > len(self.times)}
+        drawn = {"time": next(iter(curves.values()))[0], **fine} if fine else dict(self.drawn)
+        return {**values, "states": None, "dense": None, "drawn": drawn}
 
-        return load_trajectory(cls, path, model)
+    def save(self, path: str | Path, *, overwrite: bool = False, states: bool = False, **beside: Any) -> Path:
+        """Write a file; its suffix chooses the format, see ``Result.save``. An existing file is kept unless
+        ``overwrite``.
+
+        Model, initial condition and closure are stored with all that was computed, so that observables which were not
+        stored can be read after loading: large states of the solver are then made again by the same integration, or
+        kept in the file with ``states``.
+        """
+        return save(self, path, overwrite=overwrite, values=self.to_record(states), **beside)
 
     def table(self) -> str:
         """The values as text, one row a time."""

@@ -5,6 +5,7 @@ from __future__ import annotations
 from collections.abc import Callable, Mapping, Sequence
 from dataclasses import dataclass, field
 from itertools import pairwise
+from typing import Any, ClassVar
 
 import numpy as np
 from numpy.typing import ArrayLike, NDArray
@@ -16,7 +17,8 @@ from aimtheory.errors import InputError
 from aimtheory.hierarchy import Closure, views
 from aimtheory.hierarchy.moments import check_degree
 from aimtheory.hierarchy.observables import observable_words
-from aimtheory.model import AttentionModel
+from aimtheory.model import AttentionModel, model_summary
+from aimtheory.records import Result, Variable, record
 from aimtheory.spectra import JointLaw
 
 FloatArray = NDArray[np.float64]
@@ -25,8 +27,9 @@ _FLOOR = 1e-12
 """Errors below this are rounding and integration error, not truncation; they do not enter a fit."""
 
 
-@dataclass(frozen=True)
-class TruncationStudy:
+@record("truncation")
+@dataclass(frozen=True, eq=False)
+class TruncationStudy(Result):
     """Errors of a closure by degree and time, against a reference.
 
     ``errors[name]`` has shape (degrees, times): |value - reference|, NaN where a trajectory did not get there.
@@ -34,6 +37,8 @@ class TruncationStudy:
     squares, with ``rate_error`` its standard error: negative while the closure converges. ``convergence_time`` is
     where the rate changes sign, the time t* past which a larger degree makes it worse; infinite when it never does.
     """
+
+    frame_dims: ClassVar[tuple[str, ...]] = ("degree", "time")
 
     model: AttentionModel
     closure: str
@@ -51,6 +56,39 @@ class TruncationStudy:
     def error(self) -> FloatArray:
         """Largest error over observables, shape (degrees, times)."""
         return np.max(np.stack([self.errors[name] for name in self.observables]), axis=0)
+
+    def variables(self) -> tuple[Variable, ...]:
+        """Errors over degree and time, rates over time."""
+        return (
+            Variable("degree", np.array(self.degrees), ("degree",), "truncation degree M"),
+            Variable("time", self.times, ("time",), "time", "learning time"),
+            *(
+                Variable(f"{name}_error", table, self.frame_dims, f"error of {name} against {self.reference}")
+                for name, table in self.errors.items()
+            ),
+            Variable("rate", self.rate, ("time",), "slope of log(error) by degree"),
+            Variable("rate_error", self.rate_error, ("time",), "standard error of the rate"),
+        )
+
+    def summary(self) -> dict[str, Any]:
+        """``errors`` (name -> degrees x times), ``error``, ``rate``, ``convergence_time`` (null: never reached)."""
+        return {
+            **model_summary(self.model),
+            "closure": self.closure,
+            "degrees": list(self.degrees),
+            "reference": self.reference,
+            "observables": list(self.observables),
+            "convergence_time": self.convergence_time,
+            "advice": self.verdict,
+            "status": [run.status.code for run in self.trajectories],
+            "trusted_until": [run.trusted_until for run in self.trajectories],
+            "times": self.times,
+            "values": {name: [run.values[name] for run in self.trajectories] for name in self.observables},
+            "error": self.error,
+            "errors": dict(self.errors),
+            "rate": self.rate,
+            "rate_error": self.rate_error,
+        }
 
     def table(self) -> str:
         """The errors as text, one row a degree, one column a time, and the fitted rates."""

@@ -1,5 +1,6 @@
 """From a model to its moment hierarchy, its dependency graph, its closures and its compiled right-hand side."""
 
+from aimtheory.hierarchy import closure_record as closure_record
 from aimtheory.hierarchy.closures import Closure as Closure
 from aimtheory.hierarchy.closures import closure as closure
 from aimtheory.hierarchy.closures import closure_names as closure_names

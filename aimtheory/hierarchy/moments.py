@@ -14,6 +14,7 @@ import scipy.sparse as sps
 import sympy as sp
 
 from aimtheory.errors import InputError
+from aimtheory.frozen import Uncached
 from aimtheory.hierarchy.couplings import Coupling
 from aimtheory.hierarchy.drift import DriftEntries, ReplacementTable, drift_entries
 from aimtheory.hierarchy.observables import observable_words
@@ -60,7 +61,7 @@ class CouplingOperator:
 
 
 @dataclass(frozen=True)
-class MomentHierarchy:
+class MomentHierarchy(Uncached):
     """The equations d mu_w/dt = sum_c c(q) sum_v A_c[w, v] mu_v of all canonical words w up to degree M ([D] (11) for
     tied attention).
 

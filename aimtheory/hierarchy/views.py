@@ -18,6 +18,7 @@ import numpy as np
 from numpy.typing import NDArray
 
 from aimtheory.errors import InputError
+from aimtheory.frozen import Uncached
 from aimtheory.hierarchy.couplings import Coupling
 from aimtheory.hierarchy.flow import CoupledPolynomial, ParameterFlow, parameter_flow
 from aimtheory.model import EMBEDDING, AttentionModel
@@ -26,7 +27,7 @@ from aimtheory.words.packed import Codes, letters_at
 
 
 @dataclass(frozen=True)
-class Views:
+class Views(Uncached):
     """The alphabet in which the moments of a model are written, with what each letter is made of and how it moves.
 
     ``expansion[a]`` is letter ``a`` as a word in the parameters; ``drift[a]`` its time derivative as polynomials in

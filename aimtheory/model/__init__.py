@@ -8,6 +8,7 @@ from aimtheory.model.factorization import direct as direct
 from aimtheory.model.factorization import tied as tied
 from aimtheory.model.factorization import untied as untied
 from aimtheory.model.letter_laws import LetterLaws as LetterLaws
+from aimtheory.model.records import model_summary as model_summary
 from aimtheory.model.token_covariance import validate_token_covariance as validate_token_covariance
 
 __all__ = [

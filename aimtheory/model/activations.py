@@ -21,6 +21,7 @@ import sympy as sp
 from scipy import special
 
 from aimtheory.errors import InputError
+from aimtheory.frozen import Uncached
 from aimtheory.model.expression import parse_expression
 from aimtheory.model.regularity import check_regularity
 from aimtheory.scalars import Scalar, to_scalar, to_sympy
@@ -28,7 +29,7 @@ from aimtheory.scalars import Scalar, to_scalar, to_sympy
 _HIGHEST_HERMITE_DEGREE = 64
 
 
-class Activation(ABC):
+class Activation(Uncached, ABC):
     """A function of the L x L forms of one index; see the module for the conventions."""
 
     elementwise: ClassVar[bool]

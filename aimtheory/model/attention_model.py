@@ -10,6 +10,7 @@ from typing import TYPE_CHECKING
 import numpy as np
 
 from aimtheory.errors import AssumptionError, InputError
+from aimtheory.frozen import Uncached
 from aimtheory.model.factorization import (
     KINDS,
     Factorization,
@@ -58,7 +59,7 @@ class AttentionIndex:
 
 
 @dataclass(frozen=True)
-class AttentionModel:
+class AttentionModel(Uncached):
     """An attention-indexed model: the one input of theory and simulation alike ([D] section 2).
 
     Tokens x_1..x_L are Gaussian, E[x_ia x_jb] = C_ij delta_ab with C the L x L ``token_covariance`` (the identity

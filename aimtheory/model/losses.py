@@ -16,6 +16,7 @@ import numpy as np
 import sympy as sp
 
 from aimtheory.errors import InputError
+from aimtheory.frozen import Uncached
 from aimtheory.model.activations import Activation, Softmax, activation
 from aimtheory.model.expression import parse_expression
 from aimtheory.model.regularity import check_regularity
@@ -25,7 +26,7 @@ FORMS = sp.IndexedBase("G")
 """The symbol of the forms in expressions: ``FORMS[i, j, k]``."""
 
 
-class Loss(ABC):
+class Loss(Uncached, ABC):
     """A function of the forms of all tokens and indices."""
 
     @property

@@ -29,8 +29,8 @@ class Entry:
 def record(kind: str) -> Callable[[type[T]], type[T]]:
     """Class decorator: give a class the record ``kind``.
 
-    A dataclass is stored by the fields of its constructor, an enumeration by its value. A class with methods
-    ``to_record()`` and ``from_record(values)`` (a class method) is stored by these. What the values hold is stored in
+    A dataclass is stored by the fields of its constructor, an enumeration by its value. Methods ``to_record()`` and
+    ``from_record(values)`` (a class method) replace either way. What the values hold is stored in
     turn: numbers, text, arrays, sympy expressions, sequences, mappings, and objects with a record of their own.
 
     >>> @record("docstring-point")
@@ -42,13 +42,11 @@ def record(kind: str) -> Callable[[type[T]], type[T]]:
     """
 
     def decorate(cls: type[T]) -> type[T]:
-        rebuild = getattr(cls, "from_record", None)
-        if rebuild is not None and hasattr(cls, "to_record"):
-            register(kind, cls, lambda value: value.to_record(), rebuild)
-        elif issubclass(cls, Enum):
-            register(kind, cls, lambda value: {"value": value.value}, lambda values: cls(values["value"]))
-        else:
-            register(kind, cls, field_values, lambda values: cls(**values))
+        take = (lambda value: {"value": value.value}) if issubclass(cls, Enum) else field_values
+        give = (lambda values: cls(values["value"])) if issubclass(cls, Enum) else (lambda values: cls(**values))
+        if hasattr(cls, "to_record"):
+            take = lambda value: value.to_record()  # noqa: E731
+        register(kind, cls, take, getattr(cls, "from_record", give))
         return cls
 
     return decorate

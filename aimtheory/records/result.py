@@ -53,14 +53,14 @@ class Result(ByValue):
         """A ``pandas.DataFrame`` over the dimensions of the result's table; one row when there are none."""
         return tables.frame(self)
 
-    def save(self, path: str | Path, *, overwrite: bool = False) -> Path:
+    def save(self, path: str | Path, *, overwrite: bool = False, **beside: Any) -> Path:
         """Write a file; its suffix chooses the format. An existing file is kept unless ``overwrite``.
 
         ``.nc`` (NetCDF) and ``.json`` hold everything, for ``aimtheory.load``; ``.csv`` and ``.parquet`` hold the table
         of ``to_dataframe`` for other programs. Raises ``InputError`` for another suffix and for values that have no
-        record.
+        record. A JSON file shows the keys ``beside`` next to the summary.
         """
-        return storage.save(self, path, overwrite=overwrite)
+        return storage.save(self, path, overwrite=overwrite, **beside)
 
     @classmethod
     def load(cls, path: str | Path) -> Self:

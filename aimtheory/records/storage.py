@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import importlib
 import json
 import math
 from collections.abc import Callable, Mapping
@@ -11,7 +12,7 @@ from typing import Any
 import numpy as np
 
 from aimtheory.errors import InputError
-from aimtheory.files import atomic_file, check_output, write_text
+from aimtheory.files import RESULT_SUFFIXES, atomic_file, check_input, check_output, read_text, write_text
 from aimtheory.records.codec import decode, encode
 from aimtheory.records.registry import Values, entry_of, kind_of
 from aimtheory.records.tables import dataset, frame
@@ -20,24 +21,26 @@ from aimtheory.records.variable import Storable, Variable
 FORMAT = 2
 """Counts the changes of the layout of files; a file of a later layout is refused."""
 
-SUFFIXES = (".nc", ".json", ".csv", ".parquet")
-"""What a result can be saved as; the first two can be loaded again."""
-
 _INLINE = 24
 """Arrays of fewer entries sit in the record's text."""
 _COMPRESSED = 512
 
 
-def save(result: Storable, path: str | Path, *, overwrite: bool = False, values: Values | None = None) -> Path:
-    """Write a result in the format of the suffix, whole or not at all. ``values`` replaces its ``to_record()``."""
+def save(
+    result: Storable, path: str | Path, *, overwrite: bool = False, values: Values | None = None, **beside: Any
+) -> Path:
+    """Write a result in the format of the suffix, whole or not at all.
+
+    ``values`` replaces its ``to_record()``; ``beside`` are keys that a JSON file shows beside the summary, or instead.
+    """
     target = Path(path)
     suffix = target.suffix.lower()
     if suffix not in _WRITERS:
         raise InputError(
-            f"{target} ends in {suffix or 'nothing'}; the suffix chooses the format: {', '.join(SUFFIXES)}"
+            f"{target} ends in {suffix or 'nothing'}; the suffix chooses the format: {', '.join(RESULT_SUFFIXES)}"
         )
     check_output(target, overwrite)
-    _WRITERS[suffix](result, target, values)
+    _WRITERS[suffix](result, target, values, beside)
     return target
 
 
@@ -70,9 +73,8 @@ def _plain(value: Any) -> Any:
 
 
 def _header(result: Storable) -> dict[str, Any]:
-    from aimtheory import __version__
-
-    return {"format": FORMAT, "version": __version__, "kind": kind_of(result)}
+    version = str(importlib.import_module("aimtheory").__version__)
+    return {"format": FORMAT, "version": version, "kind": kind_of(result)}
 
 
 def _tree(result: Storable, values: Values | None, sink: Callable[[np.ndarray], dict[str, Any] | None] | None) -> Any:
@@ -82,13 +84,17 @@ def _tree(result: Storable, values: Values | None, sink: Callable[[np.ndarray], 
     return {name: encode(value, sink, f"{entry.kind}.{name}") for name, value in chosen.items()}
 
 
-def _write_json(result: Storable, path: Path, values: Values | None) -> None:
-    header = _header(result)
-    summary = {"kind": header["kind"], **result.summary()}
-    write_text(path, to_json({**summary, "record": {**header, "values": _tree(result, values, None)}}))
+def as_data(result: Storable, **beside: Any) -> dict[str, Any]:
+    """The kind and the summary of a result as plain data, with other keys beside or instead."""
+    return {"kind": kind_of(result), **result.summary(), **beside}
 
 
-def _write_netcdf(result: Storable, path: Path, values: Values | None) -> None:
+def _write_json(result: Storable, path: Path, values: Values | None, beside: Values) -> None:
+    document = {**_header(result), "values": _tree(result, values, None)}
+    write_text(path, to_json({**as_data(result, **beside), "record": document}))
+
+
+def _write_netcdf(result: Storable, path: Path, values: Values | None, _beside: Values) -> None:
     # An axis of length zero cannot be told from an unlimited one, so that such arrays sit in the record alone.
     shown = [item for item in result.variables() if np.size(item.values)]
     names = {id(item.values): item.name for item in shown}
@@ -121,12 +127,12 @@ def _write_netcdf(result: Storable, path: Path, values: Values | None) -> None:
         data.to_netcdf(part, engine="h5netcdf", encoding=encoding)
 
 
-def _write_csv(result: Storable, path: Path, _values: Values | None) -> None:
+def _write_csv(result: Storable, path: Path, _values: Values | None, _beside: Values) -> None:
     with atomic_file(path) as part:
         frame(result).to_csv(part, index=bool(result.frame_dims))
 
 
-def _write_parquet(result: Storable, path: Path, _values: Values | None) -> None:
+def _write_parquet(result: Storable, path: Path, _values: Values | None, _beside: Values) -> None:
     try:
         import pyarrow  # noqa: F401
     except ImportError:
@@ -137,7 +143,7 @@ def _write_parquet(result: Storable, path: Path, _values: Values | None) -> None
         frame(result).to_parquet(part, engine="pyarrow", index=bool(result.frame_dims))
 
 
-_WRITERS: dict[str, Callable[[Storable, Path, Values | None], None]] = {
+_WRITERS: dict[str, Callable[[Storable, Path, Values | None, Values], None]] = {
     ".nc": _write_netcdf,
     ".json": _write_json,
     ".csv": _write_csv,
@@ -150,27 +156,20 @@ def read(path: str | Path) -> Any:
 
     A file that is missing, foreign, cut short, damaged, or of a later version is named as such.
     """
-    source = Path(path)
-    if not source.is_file():
-        raise InputError(f"there is no file {source}")
-    try:
-        with source.open("rb") as file:
-            start = file.read(64)
-    except OSError as error:
-        raise InputError(f"cannot read {source}: {error}") from None
+    source = check_input(path)
+    with source.open("rb") as file:
+        start = file.read(64)
     if source.suffix.lower() in (".csv", ".parquet"):
         raise InputError(f"{source} holds a table for other programs; save the result as .nc or .json to load it again")
-    if start.lstrip(b"\xef\xbb\xbf \t\r\n").startswith(b"{"):
+    if source.suffix.lower() == ".json" or start.lstrip(b"\xef\xbb\xbf \t\r\n").startswith(b"{"):
         return _rebuild(*_read_json(source), source)
     return _rebuild(*_read_netcdf(source), source)
 
 
 def _read_json(source: Path) -> tuple[Any, dict[str, np.ndarray]]:
     try:
-        document = json.loads(source.read_text(encoding="utf-8-sig"))
-    except UnicodeDecodeError:
-        raise InputError(f"{source} is not text") from None
-    except (OSError, json.JSONDecodeError, RecursionError) as error:
+        document = json.loads(read_text(source))
+    except (json.JSONDecodeError, RecursionError) as error:
         raise InputError(f"{source} is no JSON, or cut short: {error}") from None
     if not isinstance(document, Mapping) or not isinstance(document.get("record"), Mapping):
         raise InputError(
@@ -210,14 +209,28 @@ def _check_format(found: Any, version: Any, source: Path) -> None:
         )
 
 
+def _check_dimensions(result: Storable) -> None:
+    """A file changed by hand may hold arrays that do not fit together, or text for numbers."""
+    sizes: dict[str, int] = {}
+    for item in result.variables():
+        array = np.asarray(item.values)
+        if array.dtype.kind not in "fiubU":
+            raise ValueError(f"{item.name} holds {array.dtype} values")
+        for dim, size in zip(item.dims, array.shape, strict=True):
+            if sizes.setdefault(dim, size) != size:
+                raise ValueError(f"{item.name} has {size} entries over {dim}, others have {sizes[dim]}")
+
+
 def _rebuild(document: Any, arrays: dict[str, np.ndarray], source: Path) -> Any:
     try:
         _check_format(document["format"], document.get("version", "unknown"), source)
-        return decode({"$record": document["kind"], "values": document["values"]}, arrays)
+        result = decode({"$record": document["kind"], "values": document["values"]}, arrays)
+        _check_dimensions(result)
+        return result
     except InputError as error:
         raise InputError(str(error) if str(source) in str(error) else f"{source}: {error}") from None
     except (KeyError, TypeError, ValueError, AttributeError, IndexError, OverflowError, RecursionError) as error:
         raise InputError(f"{source} is damaged or from another version: {type(error).__name__}: {error}") from None
 
 
-__all__ = ["FORMAT", "SUFFIXES", "read", "save", "to_json"]
+__all__ = ["FORMAT", "as_data", "read", "save", "to_json"]

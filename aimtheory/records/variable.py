@@ -4,7 +4,7 @@ from __future__ import annotations
 
 from collections.abc import Mapping
 from dataclasses import dataclass
-from typing import Any, ClassVar, Protocol
+from typing import Any, Protocol
 
 import numpy as np
 
@@ -30,10 +30,22 @@ class Variable(ByValue):
             raise InputError(f"variable {self.name!r} has {np.ndim(self.values)} axes but the dimensions {self.dims}")
 
 
+def numbers(result: object, **described: str) -> tuple[Variable, ...]:
+    """Variables without dimensions from attributes of a result, ``name="what it is"``; None becomes NaN.
+
+    >>> numbers(3 + 4j, real="the real part")[0].values
+    3.0
+    """
+    found = ((name, getattr(result, name), what) for name, what in described.items())
+    return tuple(Variable(name, float("nan") if value is None else value, (), what) for name, value, what in found)
+
+
 class Storable(Protocol):
     """What a result says of itself; ``aimtheory.records.Result`` is the class to derive from."""
 
-    frame_dims: ClassVar[tuple[str, ...]]
+    @property
+    def frame_dims(self) -> tuple[str, ...]:
+        """The dimensions of the table."""
 
     def variables(self) -> tuple[Variable, ...]:
         """The labelled arrays and numbers."""
@@ -45,4 +57,4 @@ class Storable(Protocol):
         """Everything, by name."""
 
 
-__all__ = ["Storable", "Variable"]
+__all__ = ["Storable", "Variable", "numbers"]

@@ -10,9 +10,8 @@ import numpy as np
 from matplotlib.figure import Figure
 from numpy.typing import ArrayLike
 
-from aimtheory.bayes import BranchCurve
+from aimtheory.bayes import BranchCurve, LearningCurve
 from aimtheory.errors import InputError
-from aimtheory.report.learning_curve import LearningCurve
 from aimtheory.report.style import GREY, LINES, MARKERS, colour, new_figure
 
 ALPHA_LABEL = r"sample complexity $\alpha = n/d^2$"

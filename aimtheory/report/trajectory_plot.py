@@ -27,9 +27,6 @@ if TYPE_CHECKING:
 
 FloatArray = NDArray[np.float64]
 
-_SMOOTH_STATE = 1 << 18
-"""Dense output is read for states up to this size; larger ones are drawn through the stored times."""
-
 
 def trajectory_plot(run: Trajectory, observables: Sequence[str] | None = None) -> Figure:
     """Observables of one trajectory over time.
@@ -68,7 +65,7 @@ def draw_curve(
     marker: str = "",
 ) -> None:
     """One observable of a trajectory into given axes: solid to ``trusted_until``, faded after, with its error band."""
-    times, values = curve(run, name)
+    times, values = run.curve(name)
     trusted = times <= run.trusted_until * (1 + 1e-12)
     last = int(trusted.sum())
     if len(times) == len(run.times) <= 40 and not marker:
@@ -91,16 +88,6 @@ def draw_curve(
         axes.plot(run.times, run[name], "o", color=color)
 
 
-def curve(run: Trajectory, name: str, points: int = 201) -> tuple[FloatArray, FloatArray]:
-    """Times and values to draw: through the dense output when there is one of moderate size, else the stored ones."""
-    if run.dense is None or run.states.shape[1] > _SMOOTH_STATE or len(run.times) < 2:
-        return run.times, run[name]
-    grid = np.union1d(run.times, np.linspace(run.times[0], run.times[-1], points))
-    if run.times[0] < run.trusted_until < run.times[-1]:
-        grid = np.union1d(grid, [run.trusted_until])
-    return grid, run.at(grid, [name])[name]
-
-
 def mark_trust(axes: Axes, run: Trajectory, color: str = GREY) -> None:
     """A vertical line where trust ends, when it ends before the last time."""
     if not len(run.times) or not run.trusted_until < run.times[-1]:
@@ -121,4 +108,4 @@ def mark_trust(axes: Axes, run: Trajectory, color: str = GREY) -> None:
     )
 
 
-__all__ = ["curve", "draw_curve", "mark_trust", "trajectory_plot"]
+__all__ = ["draw_curve", "mark_trust", "trajectory_plot"]

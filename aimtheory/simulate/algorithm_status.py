@@ -5,6 +5,8 @@ from __future__ import annotations
 from collections.abc import Iterable
 from dataclasses import dataclass
 
+from aimtheory.records import record
+
 CONVERGED = "converged"
 COMPLETE = "complete"
 STATIONARY = "stationary"
@@ -25,6 +27,7 @@ _ADVICE = {
 _WORST_FIRST = (INTERRUPTED, DIVERGED, UNCONVERGED, STATIONARY)
 
 
+@record("algorithm-status")
 @dataclass(frozen=True)
 class AlgorithmStatus:
     """One of converged, stationary, complete, not converged, diverged, interrupted, with notes."""

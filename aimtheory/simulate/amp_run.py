@@ -4,23 +4,37 @@ from __future__ import annotations
 
 import math
 from collections.abc import Mapping
-from dataclasses import dataclass, field
+from dataclasses import dataclass, field, replace
+from pathlib import Path
+from typing import Any
 
 import numpy as np
 from numpy.typing import NDArray
 
 from aimtheory.bayes import Channel, LawPrior
 from aimtheory.errors import InputError
+from aimtheory.records import Result, Variable, record, save
 from aimtheory.simulate.algorithm_status import AlgorithmStatus
+from aimtheory.simulate.channel_summary import channel_summary
 
 FloatArray = NDArray[np.float64]
 
 AMP_VALUES = ("overlap", "self_overlap", "mse", "variance", "qhat", "change")
 """What is measured at every iteration."""
 
+_MEANINGS = {
+    "overlap": "overlap tr(S S_hat)",
+    "self_overlap": "self-overlap tr(S_hat^2)",
+    "mse": "squared error by d",
+    "variance": "error that the algorithm claims",
+    "qhat": "conjugate overlap",
+    "change": "root mean square change of omega before damping",
+}
 
+
+@record("amp")
 @dataclass(frozen=True, eq=False)
-class AmpRun:
+class AmpRun(Result):
     """AMP at finite d over several seeds, each with a teacher, tokens and outputs of its own.
 
     ``values[name]`` has shape (seeds, iterations + 1), with one more axis over the matrices when the channel sees
@@ -97,6 +111,64 @@ class AmpRun:
     def nishimori_gap(self) -> FloatArray:
         """m - q of each seed and iteration: 0 as d -> infinity for the Bayes-optimal learner, O(1/d) here."""
         return np.asarray(self.values["overlap"] - self.values["self_overlap"])
+
+    @property
+    def frame_dims(self) -> tuple[str, ...]:  # type: ignore[override]
+        """Seed and iteration, and the matrix where there are several."""
+        return ("seed", "iteration", "matrix")[: np.ndim(next(iter(self.values.values())))]
+
+    def variables(self) -> tuple[Variable, ...]:
+        """What was measured over seed and iteration, what state evolution predicts over iteration."""
+        dims, first = self.frame_dims, next(iter(self.values.values()))
+        places = [n if seed is None else seed for n, seed in enumerate(self.seeds)]
+        return (
+            Variable("seed", np.array(places), ("seed",), "seed"),
+            Variable("iteration", np.arange(first.shape[1]), ("iteration",), "iteration"),
+            *(
+                Variable(name, table, dims[: table.ndim], _MEANINGS.get(name, name))
+                for name, table in self.values.items()
+            ),
+            *(
+                Variable(f"predicted_{name}", table, dims[1 : 1 + table.ndim], f"{name} of state evolution")
+                for name, table in self.predicted.items()
+            ),
+            Variable("seed_status", np.array(self.seed_status), ("seed",), "status of the seed"),
+        )
+
+    def summary(self) -> dict[str, Any]:
+        """``values`` are means over seeds by iteration with ``standard_errors``, ``seed_values`` each seed's;
+        ``predicted`` state evolution; ``mse``, ``mse_error`` and ``theory`` the last numbers.
+        """
+        return {
+            **channel_summary(self.channel),
+            "prior": [prior.label for prior in self.priors],
+            "alpha": self.alpha,
+            "dim": self.dim,
+            "samples": self.samples,
+            "damping": self.damping,
+            "tolerance": self.tolerance,
+            "dtype": self.dtype,
+            "seeds": list(self.seeds),
+            "seed_status": list(self.seed_status),
+            "status": self.status.code,
+            "advice": self.status.advice,
+            "notes": list(self.status.notes),
+            "seconds": self.seconds,
+            "mse": self.mse,
+            "mse_error": self.mse_error,
+            "theory": self.theory,
+            "iterations": self.iterations,
+            "values": {name: self.mean(name) for name in self.values},
+            "standard_errors": {name: self.standard_error(name) for name in self.values},
+            "predicted": dict(self.predicted),
+            "nishimori_gap": self.nishimori_gap[:, -1],
+            "seed_values": dict(self.values),
+        }
+
+    def save(self, path: str | Path, *, overwrite: bool = False, matrices: bool = True, **beside: Any) -> Path:
+        """Write the run to a file, see ``Result.save``; without ``matrices`` (estimates, teachers) it is small."""
+        kept = self if matrices else replace(self, estimates=(), teachers=())
+        return save(kept, path, overwrite=overwrite, **beside)
 
     def table(self) -> str:
         """Measured overlap and error beside the predicted ones; after ten iterations every tenth."""

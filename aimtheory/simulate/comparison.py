@@ -4,7 +4,7 @@ from __future__ import annotations
 
 from collections.abc import Iterable, Sequence
 from dataclasses import dataclass
-from typing import Any, Protocol
+from typing import Any, ClassVar, Protocol
 
 import numpy as np
 from numpy.typing import NDArray
@@ -12,6 +12,7 @@ from scipy import stats
 
 from aimtheory.errors import InputError
 from aimtheory.model import AttentionModel
+from aimtheory.records import Result, Variable, record
 from aimtheory.simulate.sgd_run import SgdRun
 
 FloatArray = NDArray[np.float64]
@@ -31,14 +32,17 @@ class Theory(Protocol):
         """Values over the times."""
 
 
-@dataclass(frozen=True)
-class Comparison:
+@record("comparison")
+@dataclass(frozen=True, eq=False)
+class Comparison(Result):
     """Rows (observable, time): ``theory``, ``simulation`` (mean over seeds), ``standard_error`` and ``sigmas``.
 
     ``sigmas`` is the difference over the standard error, turned into the equivalent number of Gaussian standard
     deviations: with n seeds the ratio follows Student's t with n - 1 degrees of freedom, whose tails are heavy for
     few seeds. NaN where the simulation has no value.
     """
+
+    frame_dims: ClassVar[tuple[str, ...]] = ("observable", "time")
 
     observables: tuple[str, ...]
     times: FloatArray
@@ -49,6 +53,24 @@ class Comparison:
     seeds: int
     finite_size: float
     notes: tuple[str, ...] = ()
+
+    def variables(self) -> tuple[Variable, ...]:
+        """Over observable and time."""
+        tables = {
+            "theory": "value of the theory",
+            "simulation": "mean over seeds",
+            "standard_error": "standard error of the mean",
+            "sigmas": "difference in Gaussian standard deviations",
+        }
+        return (
+            Variable("observable", np.array(self.observables), ("observable",), "observable"),
+            Variable("time", self.times, ("time",), "time", "learning time"),
+            *(Variable(name, getattr(self, name), self.frame_dims, what) for name, what in tables.items()),
+        )
+
+    def summary(self) -> dict[str, Any]:
+        """The fields, and ``largest``, the largest |difference| in sigmas."""
+        return {**super().summary(), "largest": self.largest}
 
     @property
     def largest(self) -> float:

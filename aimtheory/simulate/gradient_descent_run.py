@@ -3,26 +3,33 @@
 from __future__ import annotations
 
 import math
-from dataclasses import dataclass, field
+from dataclasses import dataclass, field, replace
+from pathlib import Path
+from typing import Any, ClassVar
 
 import numpy as np
 from numpy.typing import NDArray
 
 from aimtheory.bayes import Channel, LawPrior
 from aimtheory.errors import InputError
+from aimtheory.records import Result, Variable, record, save
 from aimtheory.simulate.algorithm_status import AlgorithmStatus
+from aimtheory.simulate.channel_summary import channel_summary
 
 FloatArray = NDArray[np.float64]
 
 
+@record("gradient_descent")
 @dataclass(frozen=True, eq=False)
-class GradientDescentRun:
+class GradientDescentRun(Result):
     """Full-batch Adam at finite d over several seeds (teacher and data) and initializations of the student each.
 
     ``single`` (seeds, initializations, checkpoints) is ||S_k - S||_F^2/d of every student, ``losses`` its training loss
     per sample, ``averaged`` (seeds, checkpoints) the error of the mean of S_k over the initializations that were done;
     ``steps`` are the checkpoints. NaN where a run did not get. ``theory`` is the Bayes-optimal MMSE at this alpha.
     """
+
+    frame_dims: ClassVar[tuple[str, ...]] = ("seed", "initialization", "step")
 
     channel: Channel
     prior: LawPrior
@@ -80,6 +87,53 @@ class GradientDescentRun:
         last = self.averaged[:, -1] if averaged else self.single[:, :, -1].mean(axis=1)
         last = last[np.isfinite(last)]
         return float(last.std(ddof=1) / math.sqrt(len(last))) if len(last) >= 2 else math.nan
+
+    def variables(self) -> tuple[Variable, ...]:
+        """Errors and losses over seed, initialization and step."""
+        places = [n if seed is None else seed for n, seed in enumerate(self.seeds)]
+        return (
+            Variable("seed", np.array(places), ("seed",), "seed"),
+            Variable("initialization", np.arange(self.single.shape[1]), ("initialization",), "initialization"),
+            Variable("step", self.steps, ("step",), "Adam steps"),
+            Variable("single", self.single, self.frame_dims, "squared error by d of one student"),
+            Variable("losses", self.losses, self.frame_dims, "training loss a sample"),
+            Variable("averaged", self.averaged, ("seed", "step"), "squared error by d of the average"),
+        )
+
+    def summary(self) -> dict[str, Any]:
+        """``mse`` of one run, ``averaged_mse`` with ``averaged_mse_error`` over seeds, and the tables ``single``
+        (seeds x initializations x steps), ``losses`` and ``averaged`` (seeds x steps).
+        """
+        return {
+            **channel_summary(self.channel),
+            "prior": [self.prior.label],
+            "alpha": self.alpha,
+            "dim": self.dim,
+            "samples": self.samples,
+            "rank": self.rank,
+            "learning_rate": self.learning_rate,
+            "dtype": self.dtype,
+            "seeds": list(self.seeds),
+            "initializations": self.initializations,
+            "status": self.status.code,
+            "advice": self.status.advice,
+            "notes": list(self.status.notes),
+            "seconds": self.seconds,
+            "mse": self.mse,
+            "mse_error": self.standard_error(averaged=False) if np.all(self.done == self.initializations) else None,
+            "averaged_mse": self.averaged_mse,
+            "averaged_mse_error": self.standard_error(),
+            "theory": self.theory,
+            "steps": self.steps,
+            "single": self.single,
+            "losses": self.losses,
+            "averaged": self.averaged,
+        }
+
+    def save(self, path: str | Path, *, overwrite: bool = False, matrices: bool = True, **beside: Any) -> Path:
+        """Write the run to a file, see ``Result.save``; without ``matrices`` (averages, teachers) it is small."""
+        kept = self if matrices else replace(self, averages=(), teachers=())
+        return save(kept, path, overwrite=overwrite, **beside)
 
     def table(self) -> str:
         """Checkpoints: training loss, error of one run, of the average, and theory, means over seeds."""

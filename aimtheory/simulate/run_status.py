@@ -4,6 +4,8 @@ from __future__ import annotations
 
 from dataclasses import dataclass
 
+from aimtheory.records import record
+
 COMPLETE = "complete"
 DIVERGED = "diverged"
 INTERRUPTED = "interrupted"
@@ -16,6 +18,7 @@ _ADVICE = {
 }
 
 
+@record("run-status")
 @dataclass(frozen=True)
 class RunStatus:
     """One of complete, diverged, interrupted; ``notes`` say what limits a comparison with the limit d -> infinity."""

@@ -3,20 +3,25 @@
 from __future__ import annotations
 
 from collections.abc import Mapping
-from dataclasses import dataclass, field
+from dataclasses import dataclass, field, replace
+from pathlib import Path
+from typing import Any, ClassVar
 
 import numpy as np
 from numpy.typing import NDArray
 
 from aimtheory.errors import InputError
 from aimtheory.model import AttentionModel
+from aimtheory.model.records import model_summary
+from aimtheory.records import Result, Variable, record, save
 from aimtheory.simulate.run_status import INTERRUPTED, RunStatus
 
 FloatArray = NDArray[np.float64]
 
 
-@dataclass(frozen=True)
-class SgdRun:
+@record("sgd")
+@dataclass(frozen=True, eq=False)
+class SgdRun(Result):
     """Online SGD at finite d over several seeds.
 
     ``values[name]`` has shape (seeds, times), NaN where a seed did not get; ``run[name]`` is the mean over seeds and
@@ -25,6 +30,8 @@ class SgdRun:
     parameter matrices of each seed by letter name, ``snapshots[seed]`` those at every time reached when they were
     asked for. ``flops_per_step`` counts the matrix products alone; ``seconds`` is the time spent stepping.
     """
+
+    frame_dims: ClassVar[tuple[str, ...]] = ("seed", "time")
 
     model: AttentionModel
     dim: int
@@ -85,6 +92,48 @@ class SgdRun:
         with np.errstate(divide="ignore", invalid="ignore"):
             error = np.sqrt(squares / ((count - 1.0) * count))
         return np.where((count >= 2) & np.isfinite(self.mean(name)), error, np.nan)
+
+    def variables(self) -> tuple[Variable, ...]:
+        """Observables over seed and time, eigenvalues over seed, time and rank."""
+        places = [n if seed is None else seed for n, seed in enumerate(self.seeds)]
+        return (
+            Variable("seed", np.array(places), ("seed",), "seed"),
+            Variable("time", self.times, ("time",), "time n x time_factor x learning_rate / d", "learning time"),
+            Variable("steps", self.steps, ("time",), "SGD steps"),
+            *(Variable(name, table, ("seed", "time"), name) for name, table in self.values.items()),
+            *(
+                Variable(f"eigenvalues of {view}", table, ("seed", "time", "rank"), f"eigenvalues of {view}, ascending")
+                for view, table in self.eigenvalues.items()
+            ),
+        )
+
+    def summary(self) -> dict[str, Any]:
+        """``values`` are means with ``standard_errors``, ``seed_values`` each seed; ``eigenvalues``."""
+        return {
+            **model_summary(self.model),
+            "dim": self.dim,
+            "learning_rate": self.learning_rate,
+            "batch": self.batch,
+            "dtype": self.dtype,
+            "seeds": list(self.seeds),
+            "status": self.status.code,
+            "advice": self.status.advice,
+            "notes": list(self.status.notes),
+            "loss_samples": self.loss_samples,
+            "concentration": dict(self.concentration),
+            "seconds": self.seconds,
+            "steps": self.steps,
+            "times": self.times,
+            "values": {name: self.mean(name) for name in self.values},
+            "standard_errors": {name: self.standard_error(name) for name in self.values},
+            "seed_values": dict(self.values),
+            "eigenvalues": dict(self.eigenvalues),
+        }
+
+    def save(self, path: str | Path, *, overwrite: bool = False, matrices: bool = True, **beside: Any) -> Path:
+        """Write the run to a file, see ``Result.save``; without its ``matrices`` and snapshots the file is small."""
+        kept = self if matrices else replace(self, matrices=(), snapshots=())
+        return save(kept, path, overwrite=overwrite, **beside)
 
     def table(self) -> str:
         """Mean and standard error as text, one row a time."""

@@ -1,5 +1,6 @@
 """Spectral laws of random matrices and free probability: moments, free families, semicircle convolution, denoising."""
 
+from aimtheory.spectra import law_records as law_records
 from aimtheory.spectra.arbitrary_precision import mmse_digits, mutual_information_digits
 from aimtheory.spectra.atomic import Atomic
 from aimtheory.spectra.band_quadrature import BandQuadrature

@@ -56,7 +56,10 @@ class Atomic(SpectralLaw):
             if (mass.is_positive is False) if isinstance(mass, sp.Expr) else mass <= 0:
                 raise InputError(f"weight {index} = {mass} must be > 0; drop the atom instead")
         total = tidy(sum(masses, Fraction(0)))
-        if isinstance(total, float) and abs(total - 1) <= 1e-12:
+        # Weights that sum to one but for rounding stay as they are, so that a law built from its weights is the same.
+        if isinstance(total, float) and abs(total - 1) <= 1e-15 * len(masses):
+            pass
+        elif isinstance(total, float) and abs(total - 1) <= 1e-12:
             masses = [mass / total for mass in masses]
         elif (sp.simplify(total - 1) != 0) if isinstance(total, sp.Expr) else total != 1:
             raise InputError(f"the weights of an atomic law must sum to 1; they sum to {total}")

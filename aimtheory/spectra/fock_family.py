@@ -11,6 +11,8 @@ import numpy as np
 import scipy.sparse as sparse
 
 from aimtheory.errors import InputError
+from aimtheory.frozen import FrozenMapping
+from aimtheory.records import record
 from aimtheory.scalars import Scalar
 from aimtheory.spectra.fock_space import FockLetter, FockOperators, fock_operators
 from aimtheory.spectra.joint_law import CodeArray, JointLaw
@@ -22,6 +24,7 @@ Product = tuple[tuple[str, bool], ...]
 _CHUNK = 1 << 14
 
 
+@record("fock-family")
 @dataclass(frozen=True, init=False)
 class FockFamily(JointLaw):
     """Letters that are products of free matrices of a quiver, such as M = U V^T, M^T, A = U U^T, B = V V^T.
@@ -50,10 +53,14 @@ class FockFamily(JointLaw):
                     raise InputError(
                         f"letter {letter!r} is a product with the unknown factor {name!r}; known: {sorted(names)}"
                     )
-        object.__setattr__(self, "products", dict(products))
+        object.__setattr__(self, "products", FrozenMapping(products))
         object.__setattr__(self, "quiver", tuple(quiver))
-        object.__setattr__(self, "widths", dict(widths))
+        object.__setattr__(self, "widths", FrozenMapping(widths))
         object.__setattr__(self, "_systems", {})
+
+    def to_record(self) -> dict[str, object]:
+        """Products, quiver and widths."""
+        return {"products": dict(self.products), "quiver": self.quiver, "widths": dict(self.widths)}
 
     @property
     def letters(self) -> tuple[str, ...]:

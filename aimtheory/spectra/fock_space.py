@@ -23,6 +23,7 @@ import numpy as np
 import scipy.sparse as sparse
 
 from aimtheory.errors import InputError
+from aimtheory.records import record
 from aimtheory.spectra.law import FloatArray, SpectralLaw, check_words
 
 Step = tuple[str, str, int]
@@ -30,6 +31,7 @@ Step = tuple[str, str, int]
 """
 
 
+@record("fock-letter")
 @dataclass(frozen=True)
 class FockLetter:
     """A letter of the quiver: ``law`` is the variance s of Gaussian entries (variance s/d), or a self-adjoint

@@ -11,6 +11,7 @@ import numpy as np
 import scipy.sparse as sparse
 
 from aimtheory.errors import InputError
+from aimtheory.records import record
 from aimtheory.scalars import Scalar
 from aimtheory.spectra.cumulants import tidy
 from aimtheory.spectra.joint_law import CodeArray, JointLaw, all_codes, bracelet, check_length, dense, unpack_dense
@@ -70,6 +71,7 @@ class CompressedOperators:
         return float(vector[self.vacuum])
 
 
+@record("free-family")
 @dataclass(frozen=True, init=False)
 class FreeFamily(JointLaw):
     """Freely independent self-adjoint letters with given spectral laws, S_1, S_2, ... independent and Haar rotated.
@@ -95,6 +97,10 @@ class FreeFamily(JointLaw):
         object.__setattr__(self, "laws", tuple(laws.items()))
         object.__setattr__(self, "_memo", {})
         object.__setattr__(self, "_cumulants", {})
+
+    def to_record(self) -> dict[str, object]:
+        """The laws by letter."""
+        return {"laws": dict(self.laws)}
 
     @property
     def letters(self) -> tuple[str, ...]:

@@ -10,11 +10,13 @@ import numpy as np
 import sympy as sp
 
 from aimtheory.errors import AssumptionError, InputError
+from aimtheory.records import record
 from aimtheory.scalars import Scalar, is_exact, to_scalar
 from aimtheory.spectra.joint_law import CodeArray, JointLaw, bracelet
 from aimtheory.spectra.law import FloatArray, to_float
 
 
+@record("joint-moments")
 @dataclass(frozen=True, init=False)
 class JointMoments(JointLaw):
     """Traces of words of symmetric letters as given by the user, e.g. measured on a trained network.
@@ -53,6 +55,10 @@ class JointMoments(JointLaw):
             raise InputError(f"the empty word has trace 1; got {table[()]}")
         object.__setattr__(self, "values", tuple((origin[key], value) for key, value in table.items()))
         object.__setattr__(self, "_table", table)
+
+    def to_record(self) -> dict[str, object]:
+        """The table and the letters."""
+        return {"values": dict(self.values), "letters": self._letters}
 
     @property
     def letters(self) -> tuple[str, ...]:

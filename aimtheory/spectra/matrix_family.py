@@ -10,6 +10,8 @@ from numpy.typing import ArrayLike
 
 from aimtheory.arrays import real_array
 from aimtheory.errors import InputError
+from aimtheory.frozen import ByValue
+from aimtheory.records import record
 from aimtheory.spectra.joint_law import CodeArray, JointLaw, dense
 from aimtheory.spectra.law import FloatArray
 
@@ -17,8 +19,9 @@ _BUDGET = 1 << 25
 """Floats that the cached products of one call may take (256 MiB)."""
 
 
+@record("matrix-family")
 @dataclass(frozen=True, init=False, eq=False)
-class MatrixFamily(JointLaw):
+class MatrixFamily(ByValue, JointLaw):
     """Letters that are (d, d) real matrices; ``moment(word) = Tr(product)/d``, exact at this d up to rounding.
 
     For empirical initial conditions. Matrices need not be symmetric (give a transpose as a letter of its own).
@@ -45,6 +48,10 @@ class MatrixFamily(JointLaw):
             arrays.append(array)
         object.__setattr__(self, "names", tuple(matrices))
         object.__setattr__(self, "arrays", tuple(arrays))
+
+    def to_record(self) -> dict[str, object]:
+        """The matrices by letter."""
+        return {"matrices": dict(zip(self.names, self.arrays, strict=True))}
 
     def __repr__(self) -> str:
         return f"MatrixFamily({', '.join(self.names)}; dim={self.dim})"

@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import math
 from dataclasses import dataclass
+from typing import Any, ClassVar
 
 import numpy as np
 import scipy.sparse as sparse
@@ -11,19 +12,34 @@ from numpy.typing import ArrayLike
 from scipy.special import ndtr
 
 from aimtheory.errors import InputError
+from aimtheory.records import Result, Variable, record
 from aimtheory.spectra.law import FloatArray
 
 
+@record("spectral-measure")
 @dataclass(frozen=True, eq=False)
-class SpectralMeasure:
+class SpectralMeasure(Result):
     """``sum_k weights_k delta_{nodes_k}``, nodes ascending, weights > 0 (total = squared norm of the state).
 
     It is the Gauss rule of the true spectral measure, so moments are exact as far as the compression is, and the
     density is known only after smoothing: ``density`` states the bandwidth through ``resolution``.
     """
 
+    frame_dims: ClassVar[tuple[str, ...]] = ("eigenvalue",)
+
     nodes: FloatArray
     weights: FloatArray
+
+    def variables(self) -> tuple[Variable, ...]:
+        """Weights over the nodes."""
+        return (
+            Variable("eigenvalue", self.nodes, ("eigenvalue",), "eigenvalue"),
+            Variable("weight", self.weights, ("eigenvalue",), "weight"),
+        )
+
+    def summary(self) -> dict[str, Any]:
+        """``nodes``, ``weights``, ``mass``."""
+        return {"nodes": self.nodes, "weights": self.weights, "mass": self.mass}
 
     @property
     def mass(self) -> float:

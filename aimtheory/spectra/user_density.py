@@ -3,15 +3,18 @@
 from __future__ import annotations
 
 import math
-from collections.abc import Callable, Sequence
+from collections.abc import Callable, Mapping, Sequence
 from dataclasses import dataclass, field
 from itertools import pairwise
+from typing import Any
 
 import numpy as np
 from numpy.typing import ArrayLike, NDArray
 from scipy.optimize import brentq, minimize_scalar
 
 from aimtheory.errors import AssumptionError, InputError
+from aimtheory.frozen import same_value
+from aimtheory.records import record
 from aimtheory.scalars import Scalar
 from aimtheory.spectra.band_quadrature import gauss_legendre
 from aimtheory.spectra.law import (
@@ -31,6 +34,7 @@ _NODES = 16
 _FINE = 64
 
 
+@record("law-user-density")
 @dataclass(frozen=True, eq=False, repr=False)
 class UserDensity(SpectralLaw):
     """The law with density ``function`` (vectorised, float array in and out) on the intervals ``support``.
@@ -38,7 +42,8 @@ class UserDensity(SpectralLaw):
     The function is interpolated by Legendre polynomials on panels that are halved until it is resolved, so jumps,
     square-root edges and integrable edge singularities are allowed. Raises ``InputError`` when it is negative or not
     finite, ``AssumptionError`` when its integral differs from 1 by more than ``tolerance`` (within it, the density is
-    divided by the integral). Accurate to about 1e-13, or 1e-8 when the density diverges at an edge other than 0.
+    divided by the integral). Accurate to about 1e-13, or 1e-8 when the density diverges at an edge other than 0. Two
+    are equal when their panels are; copies, pickles and files carry the panels.
 
     >>> law = UserDensity(lambda x: 0.5 * np.ones_like(x), [(-1.0, 1.0)])
     >>> [round(abs(float(m)), 12) for m in law.moments(4)]
@@ -76,6 +81,26 @@ class UserDensity(SpectralLaw):
         for name, array in (("_low", low_ends), ("_high", high_ends), ("_values", values / mass)):
             array.setflags(write=False)
             object.__setattr__(self, name, array)
+
+    def to_record(self) -> dict[str, object]:
+        """The panels: their ends and the values of the density at their nodes."""
+        return {"intervals": self.intervals, "low": self._low, "high": self._high, "values": self._values}
+
+    @classmethod
+    def from_record(cls, values: Mapping[str, Any]) -> UserDensity:
+        """The law of a table of panels; its function interpolates them."""
+        return _of_panels(**values)
+
+    def __eq__(self, other: object) -> bool:
+        if not isinstance(other, UserDensity):
+            return NotImplemented
+        return same_value(self.to_record(), other.to_record())
+
+    def __hash__(self) -> int:
+        return hash((self.intervals, self._values.tobytes()))
+
+    def __reduce__(self) -> tuple[Any, ...]:
+        return _of_panels, tuple(self.to_record().values())
 
     def __repr__(self) -> str:
         name = getattr(self.function, "__name__", "density")
@@ -128,6 +153,37 @@ class UserDensity(SpectralLaw):
         points, weights = self.nodes()
         cumulative = np.cumsum(weights) - 0.5 * weights
         return rotate(np.interp((np.arange(check_dimension(dim)) + 0.5) / dim, cumulative, points), rng)
+
+
+@dataclass(frozen=True, eq=False)
+class TabulatedDensity:
+    """A density on panels ``low`` to ``high`` (n,), interpolated through ``values`` (n, 16) at their Gauss nodes."""
+
+    low: FloatArray
+    high: FloatArray
+    values: FloatArray
+
+    def __call__(self, points: FloatArray) -> FloatArray:
+        """The density at ``points``, clipped at zero; a point off the panels takes the nearest one."""
+        x = np.asarray(points, dtype=np.float64)
+        panel = np.clip(np.searchsorted(self.low, x, side="right") - 1, 0, len(self.low) - 1)
+        middle, half = 0.5 * (self.low + self.high)[panel], 0.5 * (self.high - self.low)[panel]
+        basis = np.polynomial.legendre.legvander(np.clip((x - middle) / half, -1, 1), _NODES - 1)
+        coefficients = (self.values @ _to_legendre().T)[panel]
+        return np.asarray(np.maximum((basis * coefficients).sum(axis=-1), 0.0))
+
+
+def _of_panels(intervals: tuple[Interval, ...], low: FloatArray, high: FloatArray, values: FloatArray) -> UserDensity:
+    law = object.__new__(UserDensity)
+    table = [np.array(array, dtype=np.float64) for array in (low, high, values)]
+    if table[0].ndim != 1 or table[0].shape != table[1].shape or table[2].shape != (len(table[0]), _NODES):
+        raise InputError("the table of a density is damaged: its panels do not fit together")
+    for array in table:
+        array.setflags(write=False)
+    parts = {"function": TabulatedDensity(*table), "intervals": tuple((float(a), float(b)) for a, b in intervals)}
+    for name, value in {**parts, "_low": table[0], "_high": table[1], "_values": table[2]}.items():
+        object.__setattr__(law, name, value)
+    return law
 
 
 def _panels(
@@ -376,4 +432,4 @@ def _xlogx(z: ComplexArray) -> ComplexArray:
     return z * np.where(z == 0, 0.0, np.log(np.where(z == 0, 1.0, z)))
 
 
-__all__ = ["PanelTransform", "UserDensity"]
+__all__ = ["PanelTransform", "TabulatedDensity", "UserDensity"]

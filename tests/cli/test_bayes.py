@@ -7,11 +7,11 @@ import mpmath as mp
 import numpy as np
 import pytest
 
+import aimtheory as aim
 from aimtheory.bayes import HardmaxChannel, Measured, mmse_curve, phase_diagram
 from aimtheory.cli import main
 from aimtheory.cli.session import Session
-from aimtheory.report.learning_curve import curve_from_record
-from aimtheory.report.netcdf import load_netcdf
+from aimtheory.records import as_data, to_json
 
 
 @pytest.fixture
@@ -163,7 +163,7 @@ def test_hardmax_weak_threshold_to_25_digits(run, tmp_path):
         expected = 12 * mp.pi / (16 / (mp.mpf(1) / 4 + angle) + 8 / (mp.mpf(1) / 4 - angle))
         assert abs(mp.mpf(record["threshold"]) - expected) < mp.mpf(10) ** -25
     assert record["unit"] == "alpha/width"
-    assert strict(path.read_text()) == record
+    assert {**strict(path.read_text()), "record": None} == {**record, "record": None}
 
 
 @pytest.mark.parametrize("channel", ["softmax", "hardmax", "linear"])
@@ -190,10 +190,15 @@ def test_files_hold_the_result_and_are_drawn(run, tmp_path, capsys):
         record = strict(run(*arguments, "--json"))
         for suffix in (".json", ".nc", ".png", ".pdf", ".svg"):
             run(*arguments, "-o", str(tmp_path / f"{command}{suffix}"))
-        assert strict((tmp_path / f"{command}.json").read_text()) == record
-        stored = load_netcdf(tmp_path / f"{command}.nc")
-        assert set(stored) == set(record)
-        assert np.array_equal(stored["mmse"], np.array(record["mmse"]))
+        stored = strict((tmp_path / f"{command}.json").read_text())
+        assert stored.pop("record")["kind"] == record["kind"]
+        assert stored == record
+        found = [aim.load(tmp_path / f"{command}{suffix}") for suffix in (".json", ".nc")]
+        assert found[0] == found[1]
+        table = strict(to_json(as_data(found[1])))
+        assert table == record
+        run(*arguments, "-o", str(tmp_path / f"{command}.csv"))
+        assert len((tmp_path / f"{command}.csv").read_text().splitlines()) == 1 + np.size(record["mmse"])
         assert (tmp_path / f"{command}.png").read_bytes().startswith(b"\x89PNG")
         for source in (f"{command}.json", f"{command}.nc"):
             figure = tmp_path / f"again-{source}.png"
@@ -299,7 +304,7 @@ def test_an_interrupted_diagram_saves_its_rows(monkeypatch, capsys, tmp_path):
     whole = phase_diagram("softmax", 2, width=np.linspace(0.2, 1, 5), alpha=np.linspace(0, 0.2, 3)).mmse
     assert record["mmse"][:3] == whole[:3].tolist()
     assert record["mmse"][3:] == [[None] * 3] * 2
-    assert strict(path.read_text()) == record
+    assert {**strict(path.read_text()), "record": None} == {**record, "record": None}
 
 
 def test_interrupted_digits_keep_what_is_done(monkeypatch, capsys):
@@ -315,16 +320,22 @@ def test_interrupted_digits_keep_what_is_done(monkeypatch, capsys):
 
 def test_saved_curves_come_back_and_damaged_ones_are_refused(run, tmp_path, capsys):
     record = strict(run("curve", "--width", "1/2", "--alpha", "0:0.25:4", "--json"))
-    back = curve_from_record(record)
+    path = tmp_path / "curve.json"
+    run("curve", "--width", "1/2", "--alpha", "0:0.25:4", "-o", str(path))
+    back = aim.load(path)
     assert back.curve.mmse.tolist() == record["mmse"]
     assert np.isinf(back.curve.qhat[-1])
     assert back.perfect == 0.1875
-    path = tmp_path / "damaged.json"
-    for damage in ({"mmse": record["mmse"][:-1]}, {"q": None}, {"point_status": ["fine"] * 4}, {"perfect": "soon"}):
-        path.write_text(json.dumps(record | damage))
+    stored = json.loads(path.read_text())
+    arrays = stored["record"]["values"]["curve"]["values"]
+    short = {"$array": {"dtype": "f8", "shape": [3], "data": [0, 0, 0]}}
+    for damage in ({"mmse": short}, {"q": None}, {"status": {"$tuple": ["fine"] * 3}}, {"alpha": "soon"}):
+        changed = json.loads(json.dumps(stored))
+        changed["record"]["values"]["curve"]["values"] = arrays | damage
+        path.write_text(json.dumps(changed))
         assert "damaged" in fails(capsys, "plot", str(path))
     path.write_text(run("threshold", "--width", "1/2", "--json"))
-    assert "cannot be drawn" in fails(capsys, "plot", str(path))
+    assert "save with -o FILE" in fails(capsys, "plot", str(path))
 
 
 def test_help_is_offered(capsys):

@@ -167,13 +167,13 @@ def test_files_that_are_not_results(capsys, tmp_path):
     text.write_text("{")
     binary.write_bytes(b"\x00\x01\x02")
     foreign.write_bytes(b"\xff\xfe\x00")
-    assert "not JSON" in fails(capsys, "plot", str(text))
-    assert "cannot read" in fails(capsys, "plot", str(binary))
+    assert "no JSON" in fails(capsys, "plot", str(text))
+    assert "is no NetCDF file" in fails(capsys, "plot", str(binary))
     assert "not text" in fails(capsys, "plot", str(foreign))
     derivation = tmp_path / "d.json"
     assert main(["derive", "tied-softmax", "--degree", "2", "-o", str(derivation)]) == 0
     capsys.readouterr()
-    assert "cannot be drawn" in fails(capsys, "plot", str(derivation))
+    assert "not a saved result" in fails(capsys, "plot", str(derivation))
 
 
 def test_spectra_that_are_not_there(capsys, tmp_path):

@@ -31,7 +31,7 @@ class Run(Result):
             Variable("seed", np.arange(2), ("seed",), "seed"),
             *(Variable(name, table, ("seed", "time"), name, "nats") for name, table in self.values.items()),
             Variable("flags", self.flags, ("time",), "whether it is trusted"),
-            Variable("rest", np.ones((2, 3, 4)), ("seed", "time", "deep"), "not in the table"),
+            Variable("rest", np.ones((2, len(self.times), 4)), ("seed", "time", "deep"), "not in the table"),
         )
 
     def summary(self):
@@ -74,10 +74,8 @@ def test_everything_comes_back(tmp_path, suffix):
 
 def test_an_empty_result_comes_back(tmp_path):
     empty = Run(np.zeros(0), {}, np.zeros(0, dtype=bool))
-    shown = empty.variables()
-    object.__setattr__(empty, "variables", lambda: shown[:1])
     for suffix in (".nc", ".json"):
-        assert read(empty.save(tmp_path / f"e{suffix}")) == Run(np.zeros(0), {}, np.zeros(0, dtype=bool))
+        assert read(empty.save(tmp_path / f"e{suffix}")) == empty
 
 
 def test_xarray_reads_the_file(tmp_path):

@@ -9,17 +9,6 @@ from matplotlib.colors import to_hex
 from aimtheory.bayes import BranchCurve, FirstOrderTransition, bayes_curve, phase_diagram
 from aimtheory.errors import InputError
 from aimtheory.report import LearningCurve, MeasuredPoints, mmse_plot, phase_diagram_plot, save_figure
-from aimtheory.report.export import read_record, to_json
-from aimtheory.report.learning_curve import (
-    CURVE,
-    DIAGRAM,
-    DIMENSIONS,
-    curve_from_record,
-    curve_record,
-    diagram_from_record,
-    diagram_record,
-)
-from aimtheory.report.netcdf import load_netcdf, save_netcdf
 
 
 @pytest.fixture(scope="module")
@@ -155,60 +144,3 @@ def test_missing_points_are_masked_and_hopeless_diagrams_refused(diagram, tmp_pa
         phase_diagram_plot(replace(diagram, mmse=np.full((3, 7), np.nan)))
     with pytest.raises(InputError, match="at least two"):
         phase_diagram_plot(phase_diagram("softmax", 2, width=[0.5], alpha=[0.0, 0.1]))
-
-
-@pytest.mark.parametrize("name", ["softmax", "jumping"])
-@pytest.mark.parametrize("suffix", [".json", ".nc"])
-def test_curves_come_back_from_files(request, tmp_path, name, suffix):
-    result = request.getfixturevalue(name)
-    path = tmp_path / f"curve{suffix}"
-    if suffix == ".nc":
-        save_netcdf(path, curve_record(result), DIMENSIONS[CURVE])
-        record = load_netcdf(path)
-    else:
-        record = read_record(to_json(curve_record(result)))
-    back = curve_from_record(record)
-    for array in ("alpha", "q", "mmse", "qhat", "residual"):
-        assert np.array_equal(getattr(back.curve, array), getattr(result.curve, array))
-    assert vars(replace(back, curve=result.curve)) == vars(result)
-    assert (back.curve.status, back.curve.branch, back.curve.unit) == (
-        result.curve.status,
-        result.curve.branch,
-        result.curve.unit,
-    )
-    assert list(tmp_path.iterdir()) == ([path] if suffix == ".nc" else [])
-
-
-@pytest.mark.parametrize("suffix", [".json", ".nc"])
-def test_diagrams_come_back_from_files(tmp_path, suffix):
-    noisy = phase_diagram("linear", 2, width=[0.5, 1.0], alpha=[0.0, 0.1], noise=0.3)
-    part = replace(noisy, mmse=np.array([noisy.mmse[0], [np.nan] * 2]), perfect=np.array([np.inf, np.nan]))
-    for diagram in (noisy, part):
-        if suffix == ".nc":
-            save_netcdf(tmp_path / "diagram.nc", diagram_record(diagram), DIMENSIONS[DIAGRAM])
-            record = load_netcdf(tmp_path / "diagram.nc")
-        else:
-            record = read_record(to_json(diagram_record(diagram)))
-        back = diagram_from_record(record)
-        for array in ("width", "alpha", "mmse", "perfect"):
-            assert np.array_equal(getattr(back, array), getattr(diagram, array), equal_nan=True)
-        assert (back.channel, back.tokens, back.status) == (diagram.channel, diagram.tokens, diagram.status)
-
-
-def test_damaged_diagrams_are_refused(diagram):
-    record = diagram_record(diagram)
-    for damage in ({"mmse": diagram.mmse.T}, {"width": None}, {"perfect": [0.1]}, {"tokens": "two"}):
-        with pytest.raises(InputError, match="it is damaged"):
-            diagram_from_record(record | damage, "it")
-    with pytest.raises(InputError, match="it is damaged"):
-        diagram_from_record({key: value for key, value in record.items() if key != "alpha"}, "it")
-
-
-def test_a_file_that_is_none_is_refused_and_another_left_to_others(tmp_path):
-    (tmp_path / "a.nc").write_bytes(b"nothing")
-    with pytest.raises(InputError, match="cannot read"):
-        load_netcdf(tmp_path / "a.nc")
-    h5netcdf = pytest.importorskip("h5netcdf")
-    with h5netcdf.File(str(tmp_path / "b.nc"), "w") as file:
-        file.attrs["format"] = "other"
-    assert load_netcdf(tmp_path / "b.nc") is None

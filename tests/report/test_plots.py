@@ -15,7 +15,6 @@ from aimtheory.cli.plot import draw
 from aimtheory.dynamics import truncation_study
 from aimtheory.errors import InputError
 from aimtheory.report import comparison_plot, graph_plot, save_figure, spectrum_plot, trajectory_plot, truncation_plot
-from aimtheory.report.export import sgd_record, to_json
 from aimtheory.report.style import OKABE_ITO, UNTRUSTED_LINE, observable_label, time_label
 from aimtheory.simulate import sgd
 from aimtheory.spectra import SpectralMeasure
@@ -77,7 +76,7 @@ def test_the_command_warns_of_two_models_and_refuses_two_units(gns, other, simul
     for name, path in files.items():
         (gns if name == "gns" else other[name]).save(path)
     sgd_file = tmp_path / "sgd.json"
-    sgd_file.write_text(to_json(sgd_record(simulation)))
+    simulation.save(sgd_file)
 
     def plot(*arguments):
         return main(["plot", *map(str, arguments), "-o", str(tmp_path / "figure.png"), "--force"])
