@@ -122,8 +122,8 @@ def _derivation(folder: Path, session: Session, record: dict[str, Any]) -> None:
     from aimtheory.cli.derive import closed_potential, graphml, text
     from aimtheory.hierarchy import derive
     from aimtheory.model import library
+    from aimtheory.records import as_data
     from aimtheory.report import derivation_latex, graph_plot
-    from aimtheory.report.export import hierarchy_record
 
     _heading(
         session, 1, f"The moment equations of {MODEL} to degree 3: softmax attention, 2 tokens, S = W W^T, squared loss"
@@ -134,7 +134,7 @@ def _derivation(folder: Path, session: Session, record: dict[str, Any]) -> None:
     (folder / "derivation.tex").write_text(derivation_latex(hierarchy, potential), encoding="utf-8")
     (folder / "graph.graphml").write_text(graphml(hierarchy), encoding="utf-8")
     _save(graph_plot(hierarchy), folder / "graph.png")
-    record["derivation"] = hierarchy_record(hierarchy, potential)
+    record["derivation"] = as_data(hierarchy, potential=None if potential is None else str(potential))
 
 
 def _truncation(folder: Path, session: Session, record: dict[str, Any]) -> None:

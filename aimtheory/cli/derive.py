@@ -8,8 +8,9 @@ from typing import TYPE_CHECKING
 
 from aimtheory.cli.models import describe
 from aimtheory.cli.options import Subparsers, add_model, add_observables, command, read_names
-from aimtheory.cli.session import Session
+from aimtheory.cli.session import Session, suffix_of
 from aimtheory.errors import InputError
+from aimtheory.files import RESULT_SUFFIXES
 
 if TYPE_CHECKING:
     import sympy as sp
@@ -25,6 +26,10 @@ _BY_SUFFIX = {
     ".png": "figure",
     ".pdf": "figure",
     ".svg": "figure",
+    ".txt": "text",
+    ".nc": "record",
+    ".csv": "record",
+    ".parquet": "record",
 }
 
 
@@ -36,7 +41,7 @@ def register(subparsers: Subparsers) -> None:
         "derive the moment equations of a model, symbolically and exactly",
         "  aimtheory derive tied-softmax --degree 3\n"
         "  aimtheory derive tied-softmax --degree 6 --format latex -o equations.tex",
-        output="save to FILE in --format, or as its suffix says (.txt .tex .json .graphml .py; .png of the graph)",
+        output="save to FILE in --format, or as its suffix says (.txt .tex .json .graphml .py .nc .csv .parquet .png)",
     )
     add_model(parser)
     parser.add_argument("--degree", type=int, default=3, metavar="M", help="truncation degree (default %(default)s)")
@@ -53,10 +58,14 @@ def run(arguments: argparse.Namespace, session: Session) -> int:
     """Derive and print or save."""
     from aimtheory.hierarchy import derive
     from aimtheory.model import library
-    from aimtheory.report.export import hierarchy_record
+    from aimtheory.records import as_data
 
     target = session.target()
-    chosen = arguments.format or (_BY_SUFFIX.get(target.suffix.lower(), "text") if target else "text")
+    chosen = arguments.format or "text"
+    if target is not None and arguments.format is None:
+        chosen = _BY_SUFFIX[suffix_of(target, tuple(_BY_SUFFIX))]
+    elif target is not None and _BY_SUFFIX.get(target.suffix.lower(), chosen) != chosen:
+        raise InputError(f"{target} would not hold what --format {chosen} writes; leave --format out, or rename it")
     if session.json and target is None and arguments.format not in (None, "json"):
         raise InputError(f"--json prints JSON, so --format {arguments.format} needs a file to go to: add -o FILE")
     if chosen == "figure" and target is None:
@@ -68,12 +77,14 @@ def run(arguments: argparse.Namespace, session: Session) -> int:
 
         save_figure(graph_plot(hierarchy), target)
         session.wrote(target)
+    elif target is not None and target.suffix.lower() in RESULT_SUFFIXES:
+        session.save(hierarchy, target, potential=None if potential is None else str(potential))
     elif target is not None:
         session.write_text(target, render(hierarchy, chosen, potential))
     elif not session.json:
         session.say(render(hierarchy, chosen, potential).rstrip("\n"))
     if session.json:
-        session.emit(hierarchy_record(hierarchy, potential))
+        session.emit(as_data(hierarchy, potential=None if potential is None else str(potential)))
     return 0
 
 
@@ -90,13 +101,13 @@ def closed_potential(hierarchy: MomentHierarchy) -> sp.Expr | None:
 
 def render(hierarchy: MomentHierarchy, chosen: str, potential: sp.Expr | None) -> str:
     """The hierarchy in a text format."""
-    from aimtheory.report import derivation_latex, python_source, to_json
-    from aimtheory.report.export import hierarchy_record
+    from aimtheory.records import as_data, to_json
+    from aimtheory.report import derivation_latex, python_source
 
     if chosen == "latex":
         return derivation_latex(hierarchy, potential)
     if chosen == "json":
-        return to_json(hierarchy_record(hierarchy, potential))
+        return to_json(as_data(hierarchy, potential=None if potential is None else str(potential)))
     if chosen == "graphml":
         return graphml(hierarchy)
     if chosen == "python":

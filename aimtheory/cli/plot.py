@@ -132,9 +132,19 @@ def draw_alone(result: Any, names: list[str] | None) -> Figure:
     """The figure of a result that is not drawn with others."""
     from aimtheory.bayes import BranchCurve
     from aimtheory.dynamics import Recovery, RecoveryDiagram
-    from aimtheory.report import mmse_plot, recovery_diagram_plot, result_plot, spectrum_plot, trajectory_plot
+    from aimtheory.hierarchy import MomentHierarchy
+    from aimtheory.report import (
+        graph_plot,
+        mmse_plot,
+        recovery_diagram_plot,
+        result_plot,
+        spectrum_plot,
+        trajectory_plot,
+    )
     from aimtheory.spectra import SpectralMeasure
 
+    if isinstance(result, MomentHierarchy):
+        return graph_plot(result)
     if isinstance(result, RecoveryDiagram):
         return recovery_diagram_plot(result)
     if isinstance(result, BranchCurve):

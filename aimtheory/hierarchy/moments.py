@@ -6,7 +6,7 @@ from collections.abc import Iterable, Mapping, Sequence
 from dataclasses import dataclass, field
 from fractions import Fraction
 from functools import cached_property
-from types import MappingProxyType
+from typing import Any, ClassVar
 
 import networkx as nx
 import numpy as np
@@ -14,12 +14,13 @@ import scipy.sparse as sps
 import sympy as sp
 
 from aimtheory.errors import InputError
-from aimtheory.frozen import Uncached
+from aimtheory.frozen import FrozenMapping
 from aimtheory.hierarchy.couplings import Coupling
 from aimtheory.hierarchy.drift import DriftEntries, ReplacementTable, drift_entries
 from aimtheory.hierarchy.observables import observable_words
 from aimtheory.hierarchy.views import Views, views
-from aimtheory.model import AttentionModel
+from aimtheory.model import AttentionModel, model_summary
+from aimtheory.records import Result, Variable, record
 from aimtheory.scalars import to_sympy
 from aimtheory.words import Word, canonical_trace, trace_name
 from aimtheory.words.packed import Codes, canonical_words
@@ -60,8 +61,9 @@ class CouplingOperator:
     source: np.ndarray
 
 
-@dataclass(frozen=True)
-class MomentHierarchy(Uncached):
+@record("derivation")
+@dataclass(frozen=True, eq=False)
+class MomentHierarchy(Result):
     """The equations d mu_w/dt = sum_c c(q) sum_v A_c[w, v] mu_v of all canonical words w up to degree M ([D] (11) for
     tied attention).
 
@@ -76,11 +78,63 @@ class MomentHierarchy(Uncached):
     (36, 'S1 S2')
     """
 
+    frame_dims: ClassVar[tuple[str, ...]] = ("term",)
+
     model: AttentionModel
     degree: int
-    views: Views
-    codes: tuple[Codes, ...] = field(repr=False)
+    views: Views = field(compare=False)
+    codes: tuple[Codes, ...] = field(repr=False, compare=False)
     observables: tuple[str, ...] | None = None
+
+    def to_record(self) -> dict[str, Any]:
+        """Model, degree and observables, from which the equations follow."""
+        return {"model": self.model, "degree": self.degree, "observables": self.observables}
+
+    @classmethod
+    def from_record(cls, values: Mapping[str, Any]) -> MomentHierarchy:
+        """Derived anew."""
+        return derive(values["model"], values["degree"], values["observables"])
+
+    def variables(self) -> tuple[Variable, ...]:
+        """The terms of all equations: word, coefficient, coupling, word on the right."""
+        rows = [
+            (name, str(coefficient), coupling.name, trace_name(target))
+            for name, word in zip(self.names, self.words, strict=True)
+            for (coupling, target), coefficient in self.drift(word).items()
+        ]
+        columns = {
+            "word": "word whose derivative this is",
+            "coefficient": "exact coefficient",
+            "coupling": "coupling, a function of the second moments",
+            "target": "word on the right",
+        }
+        return (
+            Variable("term", np.arange(len(rows)), ("term",), "term"),
+            *(
+                Variable(name, np.array([row[n] for row in rows], dtype=np.str_), ("term",), what)
+                for n, (name, what) in enumerate(columns.items())
+            ),
+        )
+
+    def summary(self) -> dict[str, Any]:
+        """``words``, ``equations`` by word, their ``terms`` as [coefficient, coupling, word], ``missing``."""
+        names = self.names
+        return {
+            **model_summary(self.model),
+            "degree": self.degree,
+            "words": list(names),
+            "constant": [name for name, fixed in zip(names, self.constant, strict=True) if fixed],
+            "missing": [trace_name(word) for word in self.missing],
+            "couplings": [coupling.name for coupling in self.views.couplings],
+            "equations": {name: str(self.equations[word]) for name, word in zip(names, self.words, strict=True)},
+            "terms": {
+                name: [
+                    [str(coefficient), coupling.name, trace_name(target)]
+                    for (coupling, target), coefficient in self.drift(word).items()
+                ]
+                for name, word in zip(names, self.words, strict=True)
+            },
+        }
 
     def __len__(self) -> int:
         return sum(map(len, self.codes))
@@ -214,7 +268,7 @@ class MomentHierarchy(Uncached):
     def drift(self, word: Word | str) -> Mapping[tuple[Coupling, Word], Fraction]:
         """The drift of one word of the state, as {(coupling, word): rational coefficient}."""
         position = self.index(word)
-        return MappingProxyType(self._drift_table[position])
+        return FrozenMapping(self._drift_table[position])
 
     @cached_property
     def _drift_table(self) -> list[dict[tuple[Coupling, Word], Fraction]]:
@@ -232,7 +286,7 @@ class MomentHierarchy(Uncached):
     def equations(self) -> Mapping[Word, sp.Expr]:
         """The open equations as sympy: word -> its time derivative in symbols mu[...] and g_kl, calls on missing words
         included."""
-        return MappingProxyType(
+        return FrozenMapping(
             {
                 word: sp.Add(
                     *(

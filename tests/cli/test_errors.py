@@ -173,7 +173,19 @@ def test_files_that_are_not_results(capsys, tmp_path):
     derivation = tmp_path / "d.json"
     assert main(["derive", "tied-softmax", "--degree", "2", "-o", str(derivation)]) == 0
     capsys.readouterr()
-    assert "not a saved result" in fails(capsys, "plot", str(derivation))
+    assert main(["plot", str(derivation)]) == 0
+    capsys.readouterr()
+
+
+def test_a_derivation_is_not_written_into_a_file_of_another_kind(capsys, tmp_path):
+    table = tmp_path / "d.csv"
+    assert main(["derive", "tied-softmax", "--degree", "2", "-o", str(table)]) == 0
+    assert table.read_text().splitlines()[:2] == ["term,word,coefficient,coupling,target", "0,tr(S1),-2,g_11,tr(S1 S1)"]
+    capsys.readouterr()
+    unknown = str(tmp_path / "d.xyz")
+    assert "the suffix chooses the format" in fails(capsys, "derive", "tied-softmax", "--degree", "2", "-o", unknown)
+    other = str(tmp_path / "e.csv")
+    assert "--format latex" in fails(capsys, "derive", "tied-softmax", "--format", "latex", "-o", other)
 
 
 def test_spectra_that_are_not_there(capsys, tmp_path):

@@ -67,6 +67,7 @@ def results():
     jump = FirstOrderTransition(0.1, (0.0, 0.2), 1.0, 0.0, 0.3)
     return {
         **{f"trajectory-{name}": value for name, value in starts().items()},
+        "derivation": aim.derive(softmax, 3, ["p_12"]),
         "truncation": truncation_study(linear, degrees=[4, 6], times=[0.05, 0.1]),
         "recovery": aim.recovery(aim.models.load("direct-hermite2"), horizon=0.5),
         "recovery-diagram": aim.recovery_diagram(build, first=("width", [0.5, 1.0]), second=("trace", [0.5, 1.0])),

@@ -7,7 +7,6 @@ import numpy as np
 import aimtheory as aim
 from aimtheory.records import as_data
 from aimtheory.report import to_json
-from aimtheory.report.export import hierarchy_record
 
 
 def strict(text):
@@ -49,7 +48,7 @@ def test_a_closure_that_was_not_checked_has_null_errors():
 
 def test_derivation_terms_rebuild_the_equations():
     hierarchy = aim.derive(aim.models.load("tied-softmax"), 3)
-    record = strict(to_json(hierarchy_record(hierarchy)))
+    record = strict(to_json(as_data(hierarchy)))
     assert record["words"] == list(hierarchy.names)
     assert len(record["words"]) == 9
     assert record["equations"]["tr(S1)"] == "-2*g_11*tr(S1 S1) - 2*g_12*tr(S1 S2)"
