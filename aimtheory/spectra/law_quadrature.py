@@ -135,16 +135,16 @@ def _pieces(low: float, high: float, cut: float | None) -> list[Band]:
     for a, b in pairwise(sorted({low, high, *inner})):
         near, far = (a, b) if abs(a) <= abs(b) else (b, a)
         if cut not in (a, b):
-            pieces.append(_band(near, far))
+            pieces.append(graded_band(near, far))
         elif near == cut:
             pieces.append(Band(near, far, FINEST))
         else:
             middle = 0.5 * (a + b)
-            pieces += [_band(near, middle), Band(far, middle, FINEST)]
+            pieces += [graded_band(near, middle), Band(far, middle, FINEST)]
     return pieces
 
 
-def _band(near: float, far: float) -> Band:
+def graded_band(near: float, far: float) -> Band:
     """Graded down to the distance of the near end from 0, at most to ``FINEST``; a band far from 0 is not graded."""
     reach = 2 * math.sqrt(abs(near) / abs(far - near))
     return Band(near, far, min(max(reach, FINEST), math.pi))
@@ -185,4 +185,4 @@ def _compressed(places: FloatArray, masses: FloatArray, count: int) -> tuple[Flo
     return scale * np.sinh(nodes), weights * masses.sum()
 
 
-__all__ = ["Band", "LawQuadrature", "law_quadrature", "upper_quantile"]
+__all__ = ["Band", "LawQuadrature", "graded_band", "law_quadrature", "upper_quantile"]

@@ -15,8 +15,9 @@ from aimtheory.errors import InputError
 from aimtheory.hierarchy.closed_system import ClosedSystem, Closure, ClosureProblem, FloatArray
 from aimtheory.hierarchy.initial_moments import joint_law
 from aimtheory.hierarchy.views import Views
-from aimtheory.spectra import FreeFamily, SpectralLaw
+from aimtheory.spectra import FreeFamily, SpectralLaw, SpectralMeasure
 from aimtheory.spectra.dressed_inverse import DressedInverse, StartRule
+from aimtheory.spectra.dressed_spectrum import DressedSpectrum
 from aimtheory.spectra.law_quadrature import LawQuadrature, law_quadrature, upper_quantile
 from aimtheory.words import Letter, Word
 
@@ -180,6 +181,21 @@ class ExactSystem(ClosedSystem):
         log_kernel = 2 * (state[:count] @ self._drivers[:, self._own])
         return DressedInverse(self.rules.fixed.weights, log_kernel, state[count:][self._own], self.rules.start)
 
+    def spectrum(self, state: FloatArray) -> DressedSpectrum:
+        """The law of S(t) at a state: density, atoms, edges, quantiles."""
+        count = len(self._linear)
+        exponent = 2 * (state[:count] @ self.flow.powers[self._linear]) if count else np.zeros(1)
+        return DressedSpectrum(self.student(state), self.rules.fixed, self.rules.start_law, exponent)
+
+    def spectral_measure(self, letter: Letter, state: FloatArray) -> SpectralMeasure:
+        """S(t) by atoms and nodes on its bands, which the exact density weighs; a fixed matrix by its quadrature."""
+        if letter.base == self.flow.student:
+            return self.spectrum(state).measure()
+        if letter.base == self.flow.fixed:
+            order = np.argsort(self.rules.fixed.nodes)
+            return SpectralMeasure(self.rules.fixed.nodes[order], self.rules.fixed.weights[order])
+        raise InputError(f"closure 'exact' has no matrix {letter}; it has {self.flow.student} and {self.flow.fixed}")
+
     def moments(self, words: Sequence[Word], state: FloatArray) -> FloatArray:
         """Any word in S and X; ``InputError`` for one with another letter."""
         student = self.student(state)
@@ -220,15 +236,17 @@ class _Rules:
 
     fixed: LawQuadrature
     start: StartRule
+    start_law: LawQuadrature
 
     @classmethod
     def of(cls, start: SpectralLaw, fixed: SpectralLaw | None, nodes: int) -> _Rules:
-        rule = StartRule.of_law(start, nodes)
+        start_law = law_quadrature(start, nodes)
+        rule = StartRule.of(start_law.nodes, start_law.weights)
         if fixed is None:
-            return cls(LawQuadrature(np.zeros(1), np.ones(1), 1, (), (), 0.0), rule)
+            return cls(LawQuadrature(np.zeros(1), np.ones(1), 1, (), (), 0.0), rule, start_law)
         # A student of low rank ends as the top of the spectrum of X: its edge there sharpens like 1/t.
         cut = upper_quantile(fixed, rule.rank) if rule.kernel > 0 else None
-        return cls(law_quadrature(fixed, nodes, cut), rule)
+        return cls(law_quadrature(fixed, nodes, cut), rule, start_law)
 
 
 __all__ = ["CommutingFlow", "Exact", "ExactSystem"]
