@@ -23,8 +23,8 @@ from aimtheory.hierarchy.closures import ClosedSystem, ClosureProblem
 from aimtheory.hierarchy.initial_moments import ParameterMatrices
 from aimtheory.model import AttentionModel, model_summary
 from aimtheory.records import Result, Variable, field_values, record, save
-from aimtheory.spectra import SpectralMeasure
-from aimtheory.words import Word, trace_name
+from aimtheory.spectra import DressedSpectrum, SpectralMeasure
+from aimtheory.words import Letter, Word, trace_name
 
 if TYPE_CHECKING:
     from aimtheory.spectra import JointLaw
@@ -161,6 +161,20 @@ class Trajectory(Result):
         ``name`` is a view such as ``"S1"``, by default the first that is trained. Gauss quadrature: exact for the
         moments that the state holds; ``.density(x, resolution)`` smooths it and states the resolution.
         """
+        return self.system.spectral_measure(*self._letter_and_state(time, name))
+
+    def spectrum(self, time: float, name: str | None = None) -> DressedSpectrum:
+        """The law of an attention matrix at a time: ``.density(x)``, ``.atoms``, ``.edges``, ``.quantiles(p)``.
+
+        Exact in the limit d -> infinity; closure exact only (``InputError`` says so elsewhere).
+        """
+        return self.system.spectrum(*self._letter_and_state(time, name))
+
+    def spectral_density(self, time: float, grid: ArrayLike, name: str | None = None) -> FloatArray:
+        """Density of the continuous part of the spectrum on a grid, same shape; see ``spectrum``."""
+        return self.spectrum(time, name).density(grid)
+
+    def _letter_and_state(self, time: float, name: str | None) -> tuple[Letter, FloatArray]:
         letters = {str(letter): letter for letter in self.views.alphabet.letters}
         chosen = str(self.views.trainable_letters[0]) if name is None else name
         if chosen not in letters:
@@ -173,7 +187,7 @@ class Trajectory(Result):
             state = dense(time)[0]
         else:
             raise InputError(f"time {time} is not among the times of this trajectory, and no dense output was kept")
-        return self.system.spectral_measure(letters[chosen], state)
+        return letters[chosen], state
 
     def variables(self) -> tuple[Variable, ...]:
         """Observables over time, and their differences from degree M-2."""

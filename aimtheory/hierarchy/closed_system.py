@@ -13,7 +13,7 @@ from numpy.typing import NDArray
 from aimtheory.errors import InputError
 from aimtheory.hierarchy.views import Views
 from aimtheory.model import AttentionModel
-from aimtheory.spectra import JointLaw, SpectralMeasure
+from aimtheory.spectra import DressedSpectrum, JointLaw, SpectralMeasure
 from aimtheory.words import Letter, Word
 
 FloatArray = NDArray[np.float64]
@@ -60,6 +60,13 @@ class ClosedSystem(ABC):
         raise InputError(
             f"the {type(self).__name__} state holds moments, not operators, so it has no spectral measure of {letter}; "
             "solve with closure='gns' or closure='matrix'"
+        )
+
+    def spectrum(self, letter: Letter, state: FloatArray) -> DressedSpectrum:  # noqa: ARG002
+        """The limiting law of a self-adjoint letter at a state, where the closure has it."""
+        raise InputError(
+            f"the {type(self).__name__} state has no limiting density of {letter}; solve with closure='exact' where it "
+            "applies, or smooth the nodes of spectral_measure"
         )
 
 

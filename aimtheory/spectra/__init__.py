@@ -5,6 +5,7 @@ from aimtheory.spectra.arbitrary_precision import mmse_digits, mutual_informatio
 from aimtheory.spectra.atomic import Atomic
 from aimtheory.spectra.band_quadrature import BandQuadrature
 from aimtheory.spectra.denoising import denoise, denoise_matrix, mmse, mutual_information
+from aimtheory.spectra.dressed_spectrum import DressedSpectrum
 from aimtheory.spectra.empirical import Empirical, extensive_rank_limit
 from aimtheory.spectra.fock_family import FockFamily
 from aimtheory.spectra.fock_space import FockLetter, FockOperators, fock_operators
@@ -26,6 +27,7 @@ __all__ = [
     "Atomic",
     "BandQuadrature",
     "CompressedOperators",
+    "DressedSpectrum",
     "Empirical",
     "FockFamily",
     "FockLetter",

@@ -1,7 +1,8 @@
 """Integrals with a pole near the real axis, on the Gauss-Legendre nodes of a spectral law.
 
-int F(tau) n(tau)/D(tau) dtau over a band has a nearly real pole where D vanishes. The rule alone would see the nodes one
-by one; the residue at the pole, times the difference of the exact integral of 1/(tau - tau_0) and its rule, mends it.
+int F(tau) n(tau)/D(tau) dtau over a band has a nearly real pole where D vanishes. The rule alone would see the nodes
+one by one; the residue at the pole, times the difference of the exact integral of 1/(tau - tau_0) and its rule, mends
+it.
 """
 
 from __future__ import annotations
@@ -77,7 +78,7 @@ class BandNodes:
         theta = band.scale * np.sinh(band.growth * tau)
         length = band.far - band.near
         slope = 0.5 * length * np.sin(theta) * band.scale * band.growth * np.cosh(band.growth * tau)
-        return band.near + length * np.sin(0.5 * theta) ** 2, slope
+        return np.asarray(band.near + length * np.sin(0.5 * theta) ** 2, dtype=np.complex128), np.asarray(slope)
 
     def inverse(self, x: ComplexArray) -> ComplexArray:
         """tau with x(tau) = x."""

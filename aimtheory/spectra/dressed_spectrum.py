@@ -14,7 +14,6 @@ from functools import cached_property
 
 import numpy as np
 from numpy.typing import ArrayLike, NDArray
-from scipy.special import expit
 
 from aimtheory.errors import InputError, NumericsError
 from aimtheory.spectra.band_poles import BandNodes, band_nodes, real_zeros
@@ -26,7 +25,7 @@ from aimtheory.spectra.spectral_measure import SpectralMeasure
 ComplexArray = NDArray[np.complex128]
 
 _BAND_NODES = 240
-_SCAN = 400
+_SCAN = 240
 _FLOOR = 1e-6
 """Density, in units of one over the largest eigenvalue, that counts as none: rounding at an edge leaves its root."""
 
@@ -64,7 +63,7 @@ class DressedSpectrum:
 
     @cached_property
     def _slope(self) -> FloatArray:
-        return np.polynomial.polynomial.polyder(self.exponent)
+        return np.asarray(np.polynomial.polynomial.polyder(self.exponent), dtype=np.float64)
 
     def _dressing(self, nodes: BandNodes, tau: ComplexArray) -> tuple[ComplexArray, ...]:
         """Z, dZ/dtau, sigma, kappa, d log E^{-2}/dtau at complex tau of a band of X."""
@@ -90,9 +89,7 @@ class DressedSpectrum:
         # Two columns at once: a product of matrices, which BLAS does much faster than two with vectors.
         g, T = ((1 / D) @ np.stack([w * self._kappa, w * inverse.sigma], axis=1)).T
 
-        def evaluate(
-            nodes: BandNodes, tau: ComplexArray, rows: NDArray[np.int64]
-        ) -> tuple[ComplexArray, ComplexArray]:
+        def evaluate(nodes: BandNodes, tau: ComplexArray, rows: NDArray[np.int64]) -> tuple[ComplexArray, ComplexArray]:
             Z, dZ, sigma, scaled, change, kappa = self._dressing(nodes, tau)
             value = Z - sigma / z[rows] + omega[rows] * scaled
             # sigma' = -sigma kappa L', kappa' = kappa sigma L' with L = log E^{-2}.
@@ -134,7 +131,7 @@ class DressedSpectrum:
         active = np.arange(len(z))
         tolerance = 1e-12
         with np.errstate(all="ignore"):
-            for count in range(80):
+            for count in range(80 if strict else 25):
                 here = z[active]
                 w0 = omega[active]
                 w1 = self._step(here, w0)
@@ -144,7 +141,10 @@ class DressedSpectrum:
                 u0, u1, u2 = np.log(w0), np.log(w1), np.log(w2)
                 leap = u0 - (u1 - u0) ** 2 / (u2 - 2 * u1 + u0)
                 good = (leap.imag > -1) & (leap.imag < math.pi + 1) & (np.abs(leap.real - u0.real) < 30) & ~done
-                leap = np.exp(leap.real + 1j * np.clip(leap.imag, 1e-3 * np.abs(u0.imag), math.pi - 1e-3 * np.abs(math.pi - u0.imag)))
+                leap = np.exp(
+                    leap.real
+                    + 1j * np.clip(leap.imag, 1e-3 * np.abs(u0.imag), math.pi - 1e-3 * np.abs(math.pi - u0.imag))
+                )
                 following = np.where(good, leap, np.where(np.isfinite(w2), w2, w1))
                 following = following.real + 1j * np.maximum(following.imag, 0.0)
                 omega[active] = np.where(done, w1, following)
@@ -183,7 +183,10 @@ class DressedSpectrum:
     def _density(self, z: ComplexArray) -> FloatArray:
         omega = self._solve(z, self._guess(z))
         _, T = self._fixed_side(z, omega)
-        return np.maximum(-(T / z**2).imag / math.pi, 0.0)
+        return self._above_rounding(-(T / z**2).imag / math.pi)
+
+    def _above_rounding(self, density: FloatArray) -> FloatArray:
+        return np.where(density > 1e-11 / self.largest, density, 0.0)
 
     def _guess(self, z: ComplexArray) -> ComplexArray | None:
         """omega interpolated from a few points, where there are many."""
@@ -233,7 +236,7 @@ class DressedSpectrum:
     def edges(self) -> tuple[Interval, ...]:
         """The intervals that carry the continuous part, ascending, to about 1e-9 of the largest.
 
-        Found where the density vanishes on a scan of 400 points, spaced in the square root; an interval that the scan
+        Found where the density vanishes on a scan of 240 points, spaced in the square root; an interval that the scan
         steps over is missed.
         """
         top = self.largest
@@ -258,7 +261,7 @@ class DressedSpectrum:
         """Density at a few points, next to edges too."""
         z = np.array(points, dtype=np.complex128)
         _, T = self._fixed_side(z, self._solve(z, strict=False))
-        return np.maximum(-(T / z**2).imag / math.pi, 0.0)
+        return self._above_rounding(-(T / z**2).imag / math.pi)
 
     def _edge(self, out: float, within: float) -> float:
         """Where the density ends between a point with none and one with some.
@@ -274,8 +277,8 @@ class DressedSpectrum:
         places = within + reach * np.array([0.0, 1.0, 2.0])
         squares = self._at(*places) ** 2
         parabola = np.polynomial.Polynomial.fit(places - within, squares, 2).convert()
-        roots = parabola.roots() + within
-        near = roots[np.abs(roots.imag) < 1e-9 * scale].real if np.iscomplexobj(roots) else roots
+        roots = np.asarray(parabola.roots(), dtype=np.complex128) + within
+        near = roots[np.abs(roots.imag) < 1e-9 * scale].real
         near = near[(near - out) * (near - within) <= 0]
         if len(near) == 1:
             return float(near[0])
@@ -286,7 +289,7 @@ class DressedSpectrum:
 
     @cached_property
     def _pieces(self) -> tuple[tuple[Band, FloatArray, FloatArray], ...]:
-        """Bands with the Legendre series of the mass below tau, counted from their near ends, and the density by tau."""
+        """Bands with the Legendre series of the mass up to tau, from their near ends, and the density by tau."""
         tau, _ = np.polynomial.legendre.leggauss(_BAND_NODES)
         tau = 0.5 * (tau + 1)
         result = []

@@ -154,3 +154,50 @@ def test_other_activations_against_gns(activation):
     other = aim.solve(model, degree=11, closure="gns", times=times, observables=names, check=False)
     for name in names:
         assert ours[name] == pytest.approx(other[name], abs=2e-6)
+
+
+def test_the_spectrum_of_a_trajectory():
+    """Density, kernel of conserved mass, edges; between stored times."""
+    model = tied(aim.Wishart(width="1/2", trace=1), aim.Atomic(["1/2", 2]))
+    run = exact(model, [0.0, 0.5, 1.0], ["t_1", "q_11"])
+    law = run.spectrum(0.75)
+    assert law.atoms == ((0.0, pytest.approx(0.5, abs=1e-12)),)
+    assert law.mass == pytest.approx(1, abs=1e-6)
+    for order, name in enumerate(("t_1", "q_11"), start=1):
+        assert law.measure().moment(order) == pytest.approx(float(run.at(0.75)[name][0]), rel=1e-5)
+    low, high = law.edges[0][0], law.edges[-1][1]
+    density = run.spectral_density(0.75, [0.9 * low, law.quantiles([0.75])[0], 1.1 * high])
+    assert density[0] == density[2] == 0 < density[1]
+    with pytest.raises(aim.errors.InputError, match="exact"):
+        aim.solve(model, degree=3, closure="gns", times=[0.1], check=False).spectrum(0.1)
+
+
+@pytest.mark.slow
+@pytest.mark.parametrize("student", ["1/2", "1"])
+def test_spectrum_against_the_flow_of_matrices(student):
+    """Eigenvalues of W W^T from the parameter flow at d = 800 against the cumulative mass, softmax at t = 2."""
+    from scipy.integrate import solve_ivp
+
+    from aimtheory.population import potential
+
+    model = tied(aim.Wishart(width=student, trace=1), UNIT, tokens=2, activation="softmax")
+    run, dim = exact(model, [2.0], ["t_1"]), 800
+    rng = np.random.default_rng(0)
+    W = UNIT.sample_factor(dim, rng) if student == "1" else aim.Wishart(width=student, trace=1).sample_factor(dim, rng)
+    X = UNIT.sample(dim, rng)
+    Phi = potential(model.loss, 2, model.covariance_matrix)
+
+    def velocity(_, flat):
+        factor = flat.reshape(W.shape)
+        S = factor @ factor.T
+        q11, q12, q22 = np.vdot(S, S) / dim, np.vdot(S, X) / dim, np.vdot(X, X) / dim
+        g, _ = Phi.tied_gradient(np.array([[q11, q12], [q12, q22]]))
+        return -(g[0, 0] * (S @ factor) + g[0, 1] * (X @ factor)).ravel()
+
+    final = solve_ivp(velocity, (0, 2.0), W.ravel(), rtol=1e-7, atol=1e-9).y[:, -1].reshape(W.shape)
+    values = np.linalg.eigvalsh(final @ final.T)
+    law = run.spectrum(2.0)
+    kept = values > 1e-9
+    assert kept.mean() == pytest.approx(1 - sum(m for x, m in law.atoms if x == 0), abs=1e-9)
+    places = (np.arange(dim) + 0.5) / dim
+    assert np.abs(law.cdf(values) - places)[kept].max() < 0.01

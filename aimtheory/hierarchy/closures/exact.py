@@ -15,9 +15,8 @@ from aimtheory.errors import InputError
 from aimtheory.hierarchy.closed_system import ClosedSystem, Closure, ClosureProblem, FloatArray
 from aimtheory.hierarchy.initial_moments import joint_law
 from aimtheory.hierarchy.views import Views
-from aimtheory.spectra import FreeFamily, SpectralLaw, SpectralMeasure
+from aimtheory.spectra import DressedSpectrum, FreeFamily, SpectralLaw, SpectralMeasure
 from aimtheory.spectra.dressed_inverse import DressedInverse, StartRule
-from aimtheory.spectra.dressed_spectrum import DressedSpectrum
 from aimtheory.spectra.law_quadrature import LawQuadrature, law_quadrature, upper_quantile
 from aimtheory.words import Letter, Word
 
@@ -181,8 +180,10 @@ class ExactSystem(ClosedSystem):
         log_kernel = 2 * (state[:count] @ self._drivers[:, self._own])
         return DressedInverse(self.rules.fixed.weights, log_kernel, state[count:][self._own], self.rules.start)
 
-    def spectrum(self, state: FloatArray) -> DressedSpectrum:
-        """The law of S(t) at a state: density, atoms, edges, quantiles."""
+    def spectrum(self, letter: Letter, state: FloatArray) -> DressedSpectrum:
+        """The law of S(t) at a state: density, atoms, edges, quantiles; ``InputError`` for another letter."""
+        if letter.base != self.flow.student:
+            raise InputError(f"closure 'exact' has the spectrum of {self.flow.student}; {letter} keeps the law it has")
         count = len(self._linear)
         exponent = 2 * (state[:count] @ self.flow.powers[self._linear]) if count else np.zeros(1)
         return DressedSpectrum(self.student(state), self.rules.fixed, self.rules.start_law, exponent)
@@ -190,7 +191,7 @@ class ExactSystem(ClosedSystem):
     def spectral_measure(self, letter: Letter, state: FloatArray) -> SpectralMeasure:
         """S(t) by atoms and nodes on its bands, which the exact density weighs; a fixed matrix by its quadrature."""
         if letter.base == self.flow.student:
-            return self.spectrum(state).measure()
+            return self.spectrum(letter, state).measure()
         if letter.base == self.flow.fixed:
             order = np.argsort(self.rules.fixed.nodes)
             return SpectralMeasure(self.rules.fixed.nodes[order], self.rules.fixed.weights[order])
