@@ -1,4 +1,4 @@
-"""Scalars that keep what the user meant: ``"1/2"`` is a rational and stays exact, ``0.5`` is a float."""
+"""Scalars that keep what the user meant: ``"1/2"`` and ``"0.5"`` are rationals and stay exact, ``0.5`` is a float."""
 
 from __future__ import annotations
 
@@ -22,12 +22,13 @@ _DECIMAL = re.compile(r"[+-]?(\d+\.?\d*|\.\d+)([eE][+-]?\d+)?")
 def to_scalar(value: object, name: str = "number") -> Scalar:
     """Read a number without losing exactness.
 
-    Integers, ``Fraction``, sympy rationals and strings such as ``"2/3"`` become a ``Fraction``; floats and decimal
-    strings such as ``"0.5"`` stay floats; other sympy expressions pass through. Text is matched against a pattern
-    and never evaluated. Raises ``InputError`` on NaN, infinity and anything else.
+    Integers, ``Fraction``, sympy rationals and strings become a ``Fraction``: ``"2/3"``, and ``"0.3"``, which is 3/10
+    as it is written; the float 0.3 is the binary number next to it and stays a float; other sympy expressions pass
+    through. Text is matched against a pattern and never evaluated. Raises ``InputError`` on NaN, infinity, a string
+    beyond the range of floats, and anything else.
 
-    >>> to_scalar("2/3"), to_scalar(1), to_scalar(0.5)
-    (Fraction(2, 3), Fraction(1, 1), 0.5)
+    >>> to_scalar("2/3"), to_scalar("0.3"), to_scalar(1), to_scalar(0.5)
+    (Fraction(2, 3), Fraction(3, 10), Fraction(1, 1), 0.5)
     """
     if isinstance(value, str):
         text = value.strip()
@@ -37,7 +38,7 @@ def to_scalar(value: object, name: str = "number") -> Scalar:
                 raise InputError(f"{name} = {value!r} divides by zero; give a finite number")
             return Fraction(int(numerator), int(denominator or 1))
         if _DECIMAL.fullmatch(text):
-            return _finite(float(text), name)
+            return _exact_decimal(text, name)
         raise InputError(f"{name} = {value!r} is not a number; write a rational such as 2/3 or a decimal such as 0.5")
     if isinstance(value, bool) or value is None:
         raise InputError(f"{name} = {value!r} is not a number")
@@ -54,6 +55,17 @@ def to_scalar(value: object, name: str = "number") -> Scalar:
     if isinstance(value, Real):
         return _finite(float(value), name)
     raise InputError(f"{name} = {value!r} of type {type(value).__name__} is not a number")
+
+
+def _exact_decimal(text: str, name: str) -> Fraction:
+    mantissa, _, exponent = text.lower().partition("e")
+    size = abs(float(text))
+    if math.isinf(size):
+        raise InputError(f"{name} = {text!r} is beyond the largest float, 1.8e308; choose other units")
+    # Without the bound "1e-999999999" would be a billion digits.
+    if size == 0 and float(mantissa) != 0:
+        raise InputError(f"{name} = {text!r} is below the smallest float; write 0, or choose other units")
+    return Fraction(mantissa) if size == 0 and exponent else Fraction(text)
 
 
 def _finite(value: float, name: str) -> float:

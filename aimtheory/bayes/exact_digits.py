@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-import re
 from collections.abc import Callable
 from fractions import Fraction
 
@@ -16,21 +15,8 @@ from aimtheory.bayes.prior import LawPrior, Prior, SmallWidthPrior, make_prior
 from aimtheory.bayes.softmax_channel import SoftmaxChannel
 from aimtheory.bayes.state_evolution import StateEvolution
 from aimtheory.errors import InputError, NumericsError
-from aimtheory.scalars import Scalar, to_scalar, to_sympy
+from aimtheory.scalars import to_scalar, to_sympy
 from aimtheory.spectra.arbitrary_precision import mmse_digits
-
-_DECIMAL = re.compile(r"[+-]?(\d+\.?\d*|\.\d+)([eE][+-]?\d+)?")
-
-
-def exact_number(value: object, name: str) -> Scalar:
-    """As ``to_scalar``, but a decimal *string* is the rational it writes: ``"0.1"`` is 1/10, the float 0.1 is not.
-
-    >>> exact_number("0.3", "width")
-    Fraction(3, 10)
-    """
-    if isinstance(value, str) and _DECIMAL.fullmatch(value.strip()):
-        return Fraction(value.strip())
-    return to_scalar(value, name)
 
 
 def bayes_mmse_digits(
@@ -50,11 +36,11 @@ def bayes_mmse_digits(
     >>> mp.nstr(bayes_mmse_digits("softmax", 2, width="inf", alpha="1/10", digits=20), 20)     # 1 - alpha K_T
     '0.6'
     """
-    law: Prior = make_prior(None if width is None else _width(width), prior)
+    law: Prior = make_prior(width, prior)
     seen = make_channel(channel, tokens)
     if not isinstance(seen, SoftmaxChannel | LinearChannel):
         raise InputError(f"digits are offered for the softmax and linear channels, not {seen.name}; use mmse_curve")
-    rate = exact_number(alpha, "alpha")
+    rate = to_scalar(alpha, "alpha")
     if isinstance(rate, sp.Expr):
         raise InputError(f"alpha = {rate} must be a number")
     if rate < 0:
@@ -85,14 +71,6 @@ def bayes_mmse_digits(
     raise NumericsError(f"the MMSE did not converge to {digits} digits at alpha = {rate}; it is too near a transition")
 
 
-def _width(width: object) -> object:
-    return (
-        width
-        if isinstance(width, str) and width.strip().lower() in ("inf", "infinity", "oo")
-        else exact_number(width, "width")
-    )
-
-
 def _prior_variance(prior: Prior, digits: int) -> mp.mpf:
     if not isinstance(prior, LawPrior):
         return mp.mpf(prior.second_moment) - mp.mpf(prior.mean_square)
@@ -116,4 +94,4 @@ def _signal(channel: SoftmaxChannel | LinearChannel, variance: mp.mpf) -> mp.mpf
     return mp.fsum(2 * mp.mpf(scale) / (mp.mpf(scale) * variance + mp.mpf(noise)) for scale, noise in pairs)
 
 
-__all__ = ["bayes_mmse_digits", "exact_number"]
+__all__ = ["bayes_mmse_digits"]

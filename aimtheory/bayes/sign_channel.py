@@ -84,7 +84,8 @@ class SignChannel(Channel):
         for scale, value in zip(self.multiplicity, self.thresholds, strict=True):
             tau = sp.Integer(int(value)) if value == int(value) else sp.Float(value, 17)
             k = tau / sp.sqrt(int(scale))
-            total += 4 * sp.exp(-(k**2)) / (sp.pi * (1 - sp.erf(k / sp.sqrt(2)) ** 2))
+            tail = sp.erfc(sp.Abs(k) / sp.sqrt(2))
+            total += 4 * sp.exp(-(k**2)) / (sp.pi * tail * (2 - tail))
         return total
 
     def psi_out(self, q: ArrayLike, second_moment: float) -> Measured:

@@ -12,7 +12,7 @@ import sympy as sp
 
 from aimtheory.bayes.channel import Channel
 from aimtheory.bayes.channel_library import make_channel
-from aimtheory.bayes.interval_arithmetic import enclosure
+from aimtheory.bayes.enclosure import enclosure, rational_bounds
 from aimtheory.bayes.measured import Measured
 from aimtheory.bayes.prior import Prior, SmallWidthPrior, make_prior
 from aimtheory.bayes.state_evolution import StateEvolution
@@ -28,7 +28,7 @@ class Threshold(Result):
     """A threshold in units of ``unit`` (alpha = n/d^2, or alpha/width in the small-width limit).
 
     ``exact`` is a sympy expression or None; ``digits`` the decimal string asked for; ``interval`` encloses the value:
-    rigorously when ``certified`` (interval arithmetic), else by the error estimate of the numerics (3 standard errors
+    rigorously when ``certified`` (ball arithmetic), else by the error estimate of the numerics (3 standard errors
     for a cubature). ``method`` says how it was found, and what else agrees with it.
     """
 
@@ -239,8 +239,10 @@ def _weak_of_even_channel(request: _Request) -> Threshold:
 def _from_expression(expression: sp.Expr, method: str, request: _Request) -> Threshold:
     digits = request.digits
     exact = expression if request.prior.is_exact and not expression.has(sp.Float) else None
+    low, high = rational_bounds(expression, digits + 5)
     with mp.workdps(digits + 15):
-        value = mp.mpf(sp.N(expression, digits + 15))
+        middle = (low + high) / 2
+        value = mp.mpf(middle.numerator) / middle.denominator
         text = mp.nstr(value, digits, strip_zeros=False)
     interval = enclosure(expression, digits)
     return _make(float(value), exact, text, interval, True, method, request)

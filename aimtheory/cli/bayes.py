@@ -255,9 +255,9 @@ def _more_digits(arguments: argparse.Namespace, channel: Channel, progress: Prog
 
 def _exact_range(text: str) -> list[Fraction]:
     """The numbers of ``read_range`` as rationals; the text has passed it."""
-    from aimtheory.bayes.exact_digits import exact_number
+    from aimtheory.scalars import to_scalar
 
-    numbers = [Fraction(exact_number(part, "--alpha")) for part in text.replace(":", ",").split(",")]
+    numbers = [Fraction(to_scalar(part, "--alpha")) for part in text.replace(":", ",").split(",")]
     if ":" not in text:
         return numbers
     low, high, count = numbers[0], numbers[1], int(numbers[2])

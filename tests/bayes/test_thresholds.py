@@ -22,8 +22,8 @@ from aimtheory.bayes import (
     threshold,
     weak_recovery_signal,
 )
-from aimtheory.bayes.interval_arithmetic import enclosure
-from aimtheory.errors import AssumptionError, InputError
+from aimtheory.bayes.enclosure import enclosure
+from aimtheory.errors import AssumptionError, InputError, NumericsError
 from aimtheory.spectra import GOE, Atomic
 
 rho = sp.Symbol("rho", positive=True)
@@ -181,13 +181,20 @@ def test_enclosures():
         sp.exp(-3) / 7,
         sp.log(sp.Rational(2, 3)),
         -sp.asin(sp.Rational(1, 7)),
+        sp.erfc(9) * sp.cos(3),
+        sp.Rational(2, 3) ** sp.Rational(5, 7) - sp.gamma(sp.Rational(1, 3)),
+        sp.sqrt(10**40 + 1) - 10**20,
     ):
         low, high = enclosure(expression, 20)
         value = sp.N(expression, 60)
         assert sp.Rational(low) <= value <= sp.Rational(high)
         assert sp.Rational(high) - sp.Rational(low) < abs(value) * sp.Rational(10) ** -19
     with pytest.raises(InputError, match="no certified enclosure"):
-        enclosure(sp.gamma(sp.Rational(1, 3)), 10)
+        enclosure(sp.besselj(0, 1), 10)
+    with pytest.raises(InputError, match="give a number to rho"):
+        enclosure(rho + 1, 10)
+    with pytest.raises(NumericsError, match="vanishes"):
+        enclosure(sp.sin(sp.pi**2) ** 2 + sp.cos(sp.pi**2) ** 2 - 1, 10)
 
 
 @pytest.mark.parametrize(
@@ -207,6 +214,48 @@ def test_enclosures():
 def test_bad_input_is_named(options, error, message):
     with pytest.raises(error, match=message):
         threshold(**options)
+
+
+@pytest.mark.parametrize(("tokens", "tau"), [(2, 1), (3, 2), (2, 9)])
+def test_sign_with_an_exact_threshold(tokens, tau):
+    """The closed form, enclosed; against the same sum by mpmath with erfc. At tau = 9 its parts cancel 18 digits."""
+    found = threshold(channel="sign", kind="weak", width=0, tokens=tokens, thresholds=tau, digits=30)
+    with mp.workdps(60):
+        signal = mp.mpf(0)
+        for scale, count in ((2, tokens), (1, tokens * (tokens - 1) // 2)):
+            k = mp.mpf(tau) / mp.sqrt(scale)
+            tail = mp.erfc(k / mp.sqrt(2)) / 2
+            signal += 2 * count * mp.npdf(k) ** 2 / (tail * (1 - tail))
+        assert mp.mpf(found.interval[0]) <= 1 / signal <= mp.mpf(found.interval[1])
+        assert abs(mp.mpf(found.digits) * signal - 1) < 1e-29
+    assert found.certified
+    if (tokens, tau) == (2, 1):
+        assert found.digits.startswith("0.333811184593769780878")
+        assert found.exact is not None
+
+
+def test_a_decimal_in_a_string_is_exact():
+    """Not the binary number next to it: 2 rho - rho^2 over 4 at rho = 3/10 is .1275."""
+    found = threshold(width="0.3", digits=30)
+    assert found.exact == sp.Rational(51, 400)
+    assert found.digits == "0.127500000000000000000000000000"
+    assert threshold(width=0.3, digits=30).digits != found.digits
+    assert threshold(prior=Atomic(["0.1", "1e-3"], ["0.25", "0.75"])).exact == sp.Rational(3, 32)
+    for text in ("1e400", "1e-999999999"):
+        with pytest.raises(InputError, match=text):
+            threshold(width=text)
+
+
+@pytest.mark.parametrize("tau", [0.5, 6.5, 9.3])
+def test_sign_with_a_far_threshold_given_as_a_float(tau):
+    """The interval holds the truth where 1 - erf^2 would have lost every digit."""
+    found = threshold(channel="sign", kind="weak", width=0, thresholds=tau)
+    with mp.workdps(40):
+        signal = mp.mpf(0)
+        for k, count in ((tau / mp.sqrt(2), 2), (mp.mpf(tau), 1)):
+            tail = mp.erfc(k / mp.sqrt(2)) / 2
+            signal += 2 * count * mp.npdf(k) ** 2 / (tail * (1 - tail))
+        assert mp.mpf(found.interval[0]) <= 1 / signal <= mp.mpf(found.interval[1])
 
 
 def test_sign_with_thresholds():
