@@ -41,7 +41,7 @@ def log_orthant(first: ArrayLike, second: ArrayLike, correlation: float) -> Floa
     >>> round(float(np.exp(log_orthant(0.0, 0.0, 1 / 3))), 12)      # 1/4 + asin(1/3) / (2 pi)
     0.304086723985
     >>> round(float(np.exp(log_orthant(-1.0, -1.0, 0.999))), 12)
-    0.154338195927
+    0.154338195935
     """
     c = _check_correlation(correlation)
     h, k = np.broadcast_arrays(np.asarray(first, dtype=np.float64), np.asarray(second, dtype=np.float64))

@@ -49,7 +49,7 @@ def enclosure(expression: sp.Expr, digits: int) -> tuple[str, str]:
     >>> enclosure(sp.asin(sp.Rational(1, 3)), 10)
     ('0.339836909454', '0.339836909455')
     >>> enclosure(1 - sp.erf(1) ** 2, 6)
-    ('0.28985577', '0.28985578')
+    ('0.28985537', '0.28985538')
     """
     low, high = rational_bounds(expression, digits)
     largest = max(abs(low), abs(high))

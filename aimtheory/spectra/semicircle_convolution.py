@@ -11,6 +11,7 @@ from numpy.typing import ArrayLike, NDArray
 
 from aimtheory.errors import InputError, NumericsError
 from aimtheory.scalars import Scalar
+from aimtheory.spectra.atom_clusters import condensed
 from aimtheory.spectra.atomic import Atomic
 from aimtheory.spectra.band_quadrature import BandQuadrature, BoundaryValues, NoisySpectrum
 from aimtheory.spectra.cumulants import moments_from_free_cumulants
@@ -21,6 +22,9 @@ from aimtheory.spectra.subordination import AtomTransform, SubordinatedSpectrum
 from aimtheory.spectra.user_density import UserDensity
 from aimtheory.spectra.wishart import Wishart
 from aimtheory.spectra.wishart_convolution import WishartSpectrum
+
+_ATOM_TOLERANCE = 1e-9
+"""Legendre tails of a panel between atoms, where everything is analytic: the Gauss rule errs by their square."""
 
 
 @dataclass(frozen=True)
@@ -184,7 +188,8 @@ def noisy_spectrum(law: SpectralLaw, noise: float) -> NoisySpectrum:
         return SemicircleSpectrum(to_float(law.variance, "variance"), noise)
     if isinstance(law, Atomic | Empirical):
         pairs = np.array(law.atoms)
-        return SubordinatedSpectrum(AtomTransform(pairs[:, 0], pairs[:, 1]), noise)
+        points, weights = condensed(pairs[:, 0], pairs[:, 1], noise)
+        return SubordinatedSpectrum(AtomTransform(points, weights), noise, _ATOM_TOLERANCE)
     if isinstance(law, UserDensity):
         (low, _), (_, high) = law.support[0], law.support[-1]
         if noise > 4 * (high - low) ** 2:

@@ -13,8 +13,9 @@ from __future__ import annotations
 
 import math
 from dataclasses import dataclass
+from functools import lru_cache
 from itertools import pairwise
-from typing import Protocol
+from typing import NamedTuple, Protocol
 
 import numpy as np
 from numpy.typing import NDArray
@@ -24,23 +25,35 @@ from aimtheory.spectra.band_quadrature import BandQuadrature, BoundaryValues, ga
 from aimtheory.spectra.law import FloatArray, Interval
 
 ComplexArray = NDArray[np.complex128]
-_NODES = 16
+_NODES = 20
+
+
+class Band(NamedTuple):
+    """An interval of p on which q > 0: ``anchor + [low, high]``. At weak noise the band around an atom is too narrow
+    for the floats next to the atom, so that it is measured from there.
+    """
+
+    anchor: float
+    low: float
+    high: float
 
 
 class CauchyTransform(Protocol):
-    """What subordination must know of mu_S."""
+    """What subordination must know of mu_S. A point is ``p``, or ``anchor + p`` with an anchor for each."""
 
     @property
     def breaks(self) -> FloatArray:
         """Points of p near which the curve may bend on a scale far below that of its band."""
 
-    def bands(self, noise: float) -> tuple[Interval, ...]:
+    def bands(self, noise: float) -> tuple[Band, ...]:
         """Intervals of p on which q > 0."""
 
-    def height(self, p: FloatArray, noise: float, guess: FloatArray | None = None) -> FloatArray:
+    def height(
+        self, p: FloatArray, noise: float, guess: FloatArray | None = None, anchor: FloatArray | None = None
+    ) -> FloatArray:
         """``q^2`` on the curve, 0 off the bands."""
 
-    def local(self, p: FloatArray, square: FloatArray, noise: float) -> LocalValues:
+    def local(self, p: FloatArray, square: FloatArray, noise: float, anchor: FloatArray | None = None) -> LocalValues:
         """Everything that is needed at w = p + i sqrt(square)."""
 
 
@@ -56,7 +69,7 @@ class LocalValues:
 
 
 class AtomTransform:
-    """Cauchy transform of ``sum_i w_i delta_{t_i}``; every quantity a sum of terms of one sign."""
+    """Cauchy transform of ``sum_i w_i delta_{t_i}``, t ascending; every quantity a sum of terms of one sign."""
 
     def __init__(self, points: FloatArray, weights: FloatArray) -> None:
         self.points, self.weights = points, weights
@@ -66,103 +79,122 @@ class AtomTransform:
         """None: between atoms the curve bends on the scale of their distances, which the panels see."""
         return np.empty(0)
 
-    def bands(self, noise: float) -> tuple[Interval, ...]:
+    def bands(self, noise: float) -> tuple[Band, ...]:
         """Between neighbouring atoms ``phi(p) = sum w/(p-t)^2`` is convex: a gap is where it dips below 1/Delta."""
         t, w = self.points, self.weights
-        first = self._edge(np.array([t[0] - math.sqrt(noise * w[0])]), noise)[0]
-        last = self._edge(np.array([t[-1] + math.sqrt(noise * w[-1])]), noise)[0]
-        left, right = t[:-1], t[1:]
         # Two neighbours alone keep phi above (w_l^{1/3} + w_r^{1/3})^3 / distance^2.
-        floor = (np.cbrt(w[:-1]) + np.cbrt(w[1:])) ** 3 / (right - left) ** 2
-        candidate = np.flatnonzero(floor < 1 / noise)
-        left, right = left[candidate], right[candidate]
-        bottom = self.valley(left, right)
-        open_gap = self._sum(bottom, 2) < 1 / noise
-        start_left = left[open_gap] + np.sqrt(noise * w[candidate[open_gap]])
-        start_right = right[open_gap] - np.sqrt(noise * w[candidate[open_gap] + 1])
-        ends = self._edge(start_left, noise)
-        starts = self._edge(start_right, noise)
-        return tuple((float(a), float(b)) for a, b in zip([first, *starts], [*ends, last], strict=True))
+        floor = (np.cbrt(w[:-1]) + np.cbrt(w[1:])) ** 3 / np.diff(t) ** 2
+        before = np.flatnonzero(floor < 1 / noise)
+        # Mostly the lowest point of those two alone shows the gap already; else the true lowest point decides.
+        share = np.cbrt(w[before]) / (np.cbrt(w[before]) + np.cbrt(w[before + 1]))
+        is_open = self._sum(share * (t[before + 1] - t[before]), 2, t[before]) < 1 / noise
+        rest = np.flatnonzero(~is_open)
+        bottom = self._valley(t[before[rest]], t[before[rest] + 1])
+        is_open[rest] = self._sum(bottom, 2, t[before[rest]]) < 1 / noise
+        before = before[is_open]
+        first, last = np.append(0, before + 1), np.append(before, len(t) - 1)
+        starts = self._edge(-np.sqrt(noise * w[first]), t[first], noise)
+        ends = self._edge(np.sqrt(noise * w[last]), t[last], noise)
+        highs = (t[last] - t[first]) + ends
+        return tuple(Band(*row) for row in zip(t[first].tolist(), starts.tolist(), highs.tolist(), strict=True))
 
-    def _sum(self, p: FloatArray, power: int) -> FloatArray:
-        """``sum_i w_i / (p - t_i)^power``, in chunks."""
+    def _offsets(self, p: FloatArray, anchor: FloatArray | None, part: slice) -> FloatArray:
+        """``p - t_i``, shape (points, atoms)."""
+        if anchor is None:
+            return np.asarray(p[part, None] - self.points)
+        return np.asarray((anchor[part, None] - self.points) + p[part, None])
+
+    def _sum(self, p: FloatArray, power: int, anchor: FloatArray) -> FloatArray:
+        """``sum_i w_i / (anchor + p - t_i)^power``, in chunks."""
         result = np.empty(p.shape)
         for part in _chunks(len(p), len(self.points)):
-            result[part] = (1.0 / (p[part, None] - self.points) ** power) @ self.weights
+            inverse = 1.0 / self._offsets(p, anchor, part)
+            result[part] = math.prod([inverse] * power) @ self.weights
         return result
 
     def valley(self, left: FloatArray, right: FloatArray) -> FloatArray:
         """The minimum of phi between two atoms: root of its increasing derivative by Newton within a bracket."""
-        low, high = left.copy(), right.copy()
-        p = 0.5 * (low + high)
-        for _ in range(100):
-            slope, curvature = -2 * self._sum(p, 3), 6 * self._sum(p, 4)
+        return np.asarray(left + self._valley(left, right))
+
+    def _valley(self, left: FloatArray, right: FloatArray) -> FloatArray:
+        """Its distance from the left atom."""
+        low, high = np.zeros(left.shape), right - left
+        p = 0.5 * high
+        for _ in range(100 if len(left) else 0):
+            slope, curvature = -2 * self._sum(p, 3, left), 6 * self._sum(p, 4, left)
             low, high = np.where(slope < 0, p, low), np.where(slope > 0, p, high)
             newton = p - slope / curvature
             following = np.where((newton > low) & (newton < high), newton, 0.5 * (low + high))
-            if np.all(np.abs(following - p) <= 1e-15 * (np.abs(p) + (right - left))):
+            if np.all(np.abs(following - p) <= 1e-14 * (right - left)):
                 return following
             p = following
         return p
 
-    def _edge(self, start: FloatArray, noise: float) -> FloatArray:
+    def _edge(self, start: FloatArray, anchor: FloatArray, noise: float) -> FloatArray:
         """phi = 1/Delta by Newton from the side where phi is larger; phi is convex, so it cannot overshoot."""
         p = start.copy()
         for _ in range(200):
-            value = self._sum(p, 2) - 1 / noise
-            change = value / (-2 * self._sum(p, 3))
-            moving = (value > 0) & (np.abs(change) > 1e-16 * np.abs(p) + 1e-300)
+            value = self._sum(p, 2, anchor) - 1 / noise
+            change = value / (-2 * self._sum(p, 3, anchor))
+            moving = (value > 0) & (np.abs(change) > 1e-15 * np.abs(p) + 1e-300)
             if not np.any(moving):
                 break
             p = np.where(moving, p - change, p)
         return p
 
-    def height(self, p: FloatArray, noise: float, guess: FloatArray | None = None) -> FloatArray:
+    def height(
+        self, p: FloatArray, noise: float, guess: FloatArray | None = None, anchor: FloatArray | None = None
+    ) -> FloatArray:
         """Newton on ``1/phi(p, y) = Delta`` in y = q^2: a harmonic mean is concave in y, so it climbs monotonically."""
         t, w = self.points, self.weights
         result = np.empty(p.shape)
         for part in _chunks(len(p), len(t)):
-            square = (p[part, None] - t) ** 2
+            square = self._offsets(p, anchor, part) ** 2
             floor = np.maximum((noise * w - square).max(axis=1), 0.0)
             y = np.full(floor.shape, noise) if guess is None else np.maximum(guess[part], floor)
             floor = np.maximum(floor, 1e-300)
-            for _ in range(100):
-                kernel = 1.0 / (square + y[:, None])
+            live = np.arange(len(y))
+            for step in range(100):
+                kernel = 1.0 / (square[live] + y[live, None])
                 first = kernel @ w
-                second = (kernel * kernel) @ w
+                second = np.einsum("ij,ij,j->i", kernel, kernel, w)
                 change = (noise - 1 / first) * first**2 / second
-                following = np.maximum(y + change, floor)
-                done = np.abs(following - y) <= 4e-16 * y
-                y = following
-                if np.all(done):
+                before = y[live]
+                y[live] = np.maximum(before + change, floor[live])
+                # From above the first step may lead down; after it a step that does not climb is rounding.
+                still = np.abs(y[live] - before) > 4e-16 * y[live] if step == 0 else y[live] - before > 4e-16 * before
+                live = live[still]
+                if not len(live):
                     break
             closed = (y <= 1e-300) | ((1.0 / np.maximum(square, 1e-300)) @ w <= 1 / noise)
             result[part] = np.where(closed, 0.0, y)
         return result
 
-    def local(self, p: FloatArray, square: FloatArray, noise: float) -> LocalValues:
+    def local(self, p: FloatArray, square: FloatArray, noise: float, anchor: FloatArray | None = None) -> LocalValues:
         """Sums over atoms; ``dx/dp = 2 Delta |T|^2 / sum w/|w-t|^4``, ``T = sum w / (|w-t|^2 (w-t))`` on the bands."""
         t, w = self.points, self.weights
         g = np.empty(p.shape, dtype=np.complex128)
         slope, mean, variance, log_mean = (np.empty(p.shape) for _ in range(4))
         q = np.sqrt(square)
         for part in _chunks(len(p), len(t)):
-            offset = p[part, None] - t
+            offset = self._offsets(p, anchor, part)
             modulus = offset**2 + square[part, None]
             kernel = w / modulus
             quartic = kernel / modulus
-            total = kernel.sum(axis=1)
-            g[part] = (kernel * offset).sum(axis=1) - 1j * q[part] * total
-            fourth = quartic.sum(axis=1)
-            third = (quartic * offset).sum(axis=1)
+            total = np.einsum("ij->i", kernel)
+            near = np.einsum("ij,ij->i", kernel, offset)
+            g[part] = near - 1j * q[part] * total
+            fourth = np.einsum("ij->i", quartic)
+            third = np.einsum("ij,ij->i", quartic, offset)
             on_band = 2 * noise * (third**2 + square[part] * fourth**2) / fourth
             slope[part] = np.where(square[part] > 0, on_band, 1 - noise * total)
-            # Off the bands the kernel has mass below 1 and D is the continuation x - 2 Delta g.
-            inner = noise * (kernel @ t)
-            mean[part] = np.where(square[part] > 0, inner / (noise * total), p[part] - noise * g[part].real)
-            variance[part] = (noise * kernel * (t - mean[part][:, None]) ** 2).sum(axis=1)
+            # t = p - offset: the mean of t from p is minus that of the offset. Off the bands the kernel has mass below
+            # 1 and D is the continuation x - 2 Delta g.
+            shift = np.where(square[part] > 0, near / total, noise * near)
+            mean[part] = p[part] - shift
+            variance[part] = noise * np.einsum("ij,ij->i", kernel, (offset - shift[:, None]) ** 2)
             log_mean[part] = 0.5 * np.log(modulus) @ w
-        return LocalValues(g, slope, mean, variance, log_mean)
+        return LocalValues(g, slope, mean if anchor is None else anchor + mean, variance, log_mean)
 
 
 class SubordinatedSpectrum:
@@ -170,7 +202,7 @@ class SubordinatedSpectrum:
 
     def __init__(self, transform: CauchyTransform, noise: float, tolerance: float = 1e-13) -> None:
         self.transform, self.noise = transform, noise
-        self._p_bands = transform.bands(noise)
+        self._p_bands = np.array(transform.bands(noise)).reshape(-1, 3)
         self._p, self._square, self.quadrature = self._integrate(tolerance, graded=False)
         if abs(float(self.quadrature.mass) - 1) > 1e-11:
             # A detail fell between the nodes of a wide panel: start again from panels graded towards where it may be.
@@ -185,19 +217,20 @@ class SubordinatedSpectrum:
     @property
     def bands(self) -> tuple[Interval, ...]:
         """The bands in x."""
-        edges = np.array(self._p_bands).ravel()
-        values = self.transform.local(edges, np.zeros(edges.shape), self.noise)
-        x = edges + self.noise * values.g.real
+        edges, anchor = self._p_bands[:, 1:].ravel(), np.repeat(self._p_bands[:, 0], 2)
+        values = self.transform.local(edges, np.zeros(edges.shape), self.noise, anchor)
+        x = anchor + (edges + self.noise * values.g.real)
         return tuple((float(a), float(b)) for a, b in x.reshape(-1, 2))
 
     def _start(self, graded: bool) -> tuple[NDArray[np.int64], FloatArray, FloatArray]:
         """First panels: band index and ends in theta; one a band, or dyadically graded to edges and breaks."""
         band: list[int] = []
         ends: list[tuple[float, float]] = []
-        for index, (low, high) in enumerate(self._p_bands):
+        for index, (anchor, low, high) in enumerate(self._p_bands):
             marks = np.array([0.0, math.pi])
             if graded:
-                inside = self.transform.breaks[(self.transform.breaks > low) & (self.transform.breaks < high)]
+                inside = self.transform.breaks - anchor
+                inside = inside[(inside > low) & (inside < high)]
                 centres = np.concatenate([marks, 2 * np.arcsin(np.sqrt((inside - low) / (high - low)))])
                 distances = math.pi * 0.5 ** np.arange(1, 28)
                 marks = np.concatenate(
@@ -211,9 +244,9 @@ class SubordinatedSpectrum:
 
     def _integrate(self, tolerance: float, graded: bool) -> tuple[FloatArray, FloatArray, BandQuadrature]:
         """Gauss-Legendre panels in theta, p = mid - half cos(theta), split until their Legendre tails vanish."""
-        ends = np.array(self._p_bands)
+        origins, ends = self._p_bands[:, 0], self._p_bands[:, 1:]
         nodes, rule = gauss_legendre(_NODES)
-        to_legendre = np.linalg.inv(np.polynomial.legendre.legvander(2 * nodes - 1, _NODES - 1))
+        to_legendre, interpolate = _panel_matrices()
         band, low, high = self._start(graded)
         guess: FloatArray | None = None
         accepted = []
@@ -222,8 +255,9 @@ class SubordinatedSpectrum:
             theta = low[:, None] + (high - low)[:, None] * nodes
             start, half = ends[band, 0], 0.5 * (ends[band, 1] - ends[band, 0])
             p = (start[:, None] + 2 * half[:, None] * np.sin(0.5 * theta) ** 2).ravel()
-            square = self.transform.height(p, self.noise, guess)
-            values = self.transform.local(p, square, self.noise)
+            anchor = np.repeat(origins[band], _NODES)
+            square = self.transform.height(p, self.noise, guess, anchor)
+            values = self.transform.local(p, square, self.noise, anchor)
             density = np.sqrt(square) / (math.pi * self.noise)
             stretch = (half[:, None] * np.sin(theta) * ((high - low)[:, None] * rule)).ravel()
             weights = stretch * values.slope
@@ -240,9 +274,9 @@ class SubordinatedSpectrum:
             pick = np.repeat(good, _NODES)
             potential = values.log_mean + 0.5 * self.noise * (values.g**2).real
             columns = (
-                p,
+                anchor + p,
                 square,
-                p + self.noise * values.g.real,
+                anchor + (p + self.noise * values.g.real),
                 weights,
                 density,
                 values.mean,
@@ -253,8 +287,6 @@ class SubordinatedSpectrum:
             if np.all(good):
                 break
             # Children start Newton from the parent's q^2, interpolated.
-            children = np.concatenate([0.5 * nodes, 0.5 + 0.5 * nodes])
-            interpolate = np.polynomial.legendre.legvander(2 * children - 1, _NODES - 1) @ to_legendre
             parent = square.reshape(theta.shape)[~good]
             guess = np.maximum(parent @ interpolate.T, 0.25 * parent.min(axis=1, keepdims=True)).ravel()
             middle = 0.5 * (low + high)[~good]
@@ -268,7 +300,7 @@ class SubordinatedSpectrum:
     def boundary(self, points: FloatArray) -> BoundaryValues:
         """x(p) = x by Newton in p within a bracket, x being increasing along the curve."""
         x = points.ravel()
-        grid_p = np.concatenate([self._p, np.array(self._p_bands).ravel()])
+        grid_p = np.concatenate([self._p, (self._p_bands[:, :1] + self._p_bands[:, 1:]).ravel()])
         grid_x = np.concatenate([self.quadrature.points, np.array(self.bands).ravel()])
         order = np.argsort(grid_p)
         grid_p, grid_x = grid_p[order], np.maximum.accumulate(grid_x[order])
@@ -299,9 +331,19 @@ class SubordinatedSpectrum:
         return BoundaryValues(values.g.reshape(shape), values.mean.reshape(shape), potential.reshape(shape))
 
 
+@lru_cache(maxsize=1)
+def _panel_matrices() -> tuple[FloatArray, FloatArray]:
+    """From values at the nodes of a panel to Legendre coefficients, and to values at the nodes of its two halves."""
+    nodes, _ = gauss_legendre(_NODES)
+    to_legendre = np.linalg.inv(np.polynomial.legendre.legvander(2 * nodes - 1, _NODES - 1))
+    children = np.concatenate([0.5 * nodes, 0.5 + 0.5 * nodes])
+    between = np.polynomial.legendre.legvander(2 * children - 1, _NODES - 1) @ to_legendre
+    return np.asarray(to_legendre, np.float64), np.asarray(between, np.float64)
+
+
 def _chunks(rows: int, columns: int) -> list[slice]:
-    step = max(1, (1 << 20) // max(1, columns))
+    step = max(1, (1 << 16) // max(1, columns))
     return [slice(start, min(start + step, rows)) for start in range(0, rows, step)]
 
 
-__all__ = ["AtomTransform", "CauchyTransform", "LocalValues", "SubordinatedSpectrum"]
+__all__ = ["AtomTransform", "Band", "CauchyTransform", "LocalValues", "SubordinatedSpectrum"]

@@ -27,7 +27,7 @@ from aimtheory.spectra.law import (
     jacobi_of_atoms,
     rotate,
 )
-from aimtheory.spectra.subordination import LocalValues
+from aimtheory.spectra.subordination import Band, LocalValues
 
 ComplexArray = NDArray[np.complex128]
 _NODES = 16
@@ -347,7 +347,7 @@ class PanelTransform:
         logs[index] = potential * width
         return g, slope, logs
 
-    def bands(self, noise: float) -> tuple[Interval, ...]:
+    def bands(self, noise: float) -> tuple[Band, ...]:
         """p on which q > 0: the support widened, or joined, where ``-g'(p) > 1/Delta`` on the real line outside it."""
         lows, highs = [self._outer(self.intervals[0][0], -1.0, noise)], []
         for (_, left), (right, _) in pairwise(self.intervals):
@@ -364,7 +364,7 @@ class PanelTransform:
                 highs.append(self._edge(left, middle, noise))
                 lows.append(self._edge(right, middle, noise))
         highs.append(self._outer(self.intervals[-1][1], 1.0, noise))
-        return tuple(zip(lows, highs, strict=True))
+        return tuple(Band(0.0, low, high) for low, high in zip(lows, highs, strict=True))
 
     def _curvature(self, p: float) -> float:
         return float(-self.cauchy(np.array([p + 0j]))[1].real[0])
@@ -391,8 +391,11 @@ class PanelTransform:
         )
         return float(support_end + reach * math.exp(root))
 
-    def height(self, p: FloatArray, noise: float, guess: FloatArray | None = None) -> FloatArray:
+    def height(
+        self, p: FloatArray, noise: float, guess: FloatArray | None = None, anchor: FloatArray | None = None
+    ) -> FloatArray:
         """``y = q^2`` with ``-Im g(p + iq)/q = 1/Delta``: Newton in y on the concave ``1/phi - Delta``, bracketed."""
+        p = p if anchor is None else anchor + p
         # Below this floor, 1e-15 of the width sqrt(Delta) in q, the point counts as off the band.
         floor = 1e-30 * noise
         low, high = np.full(p.shape, floor), np.full(p.shape, noise)
@@ -415,8 +418,9 @@ class PanelTransform:
             y = following
         return np.where(y <= 1.01 * floor, 0.0, y)
 
-    def local(self, p: FloatArray, square: FloatArray, noise: float) -> LocalValues:
+    def local(self, p: FloatArray, square: FloatArray, noise: float, anchor: FloatArray | None = None) -> LocalValues:
         """``dx/dp = |H'|^2 / Re H'`` with ``H' = 1 + Delta g'``; variance ``Delta (1 - Delta |g|^2)`` on the bands."""
+        p = p if anchor is None else anchor + p
         g, slope, logs = self.cauchy(p + 1j * np.sqrt(square))
         on_band = square > 0
         g = np.where(on_band, g.real - 1j * np.sqrt(square) / noise, g.real)

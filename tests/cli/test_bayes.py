@@ -138,14 +138,18 @@ def test_more_digits_agree_with_floats_and_with_each_other(run):
 
 
 def test_thresholds_are_exact_or_say_that_they_are_not(run):
+    """A decimal on the command line is the number that is written."""
     record = strict(run("threshold", "--kind", "perfect", "--width", "1/2", "--digits", "30", "--json"))
     assert record["exact"] == "3/16"
     assert record["threshold"].startswith("0.1875")
     assert float(record["interval"][0]) <= 0.1875 <= float(record["interval"][1])
     assert (record["recovery"], record["unit"], record["width"]) == ("perfect", "alpha", "1/2")
-    as_float = strict(run("threshold", "--width", "0.5", "--json"))
+    decimal = strict(run("threshold", "--width", "0.3", "--digits", "30", "--json"))
+    assert (decimal["exact"], decimal["threshold"]) == ("51/400", "0.127500000000000000000000000000")
+    as_float = strict(
+        run("threshold", "--kind", "weak", "--channel", "sign", "--width", "0", "--thresholds", "0.5", "--json")
+    )
     assert as_float["exact"] is None
-    assert float(as_float["threshold"]) == 0.1875
     assert "alpha = 3/16 = 0.1875" in run("threshold", "--width", "1/2")
 
 
