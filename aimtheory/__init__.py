@@ -32,7 +32,10 @@ _EXPORTS = {
     "load": "aimtheory.results",
     "MomentHierarchy": "aimtheory.hierarchy",
     "derive": "aimtheory.hierarchy",
+    "ClosedModel": "aimtheory.dynamics",
     "Trajectory": "aimtheory.dynamics",
+    "close": "aimtheory.dynamics",
+    "fast_flow": "aimtheory.dynamics",
     "Event": "aimtheory.dynamics",
     "Recovery": "aimtheory.dynamics",
     "recovery": "aimtheory.dynamics",
@@ -54,9 +57,12 @@ if TYPE_CHECKING:
     from aimtheory import bayes as bayes
     from aimtheory import population as population
     from aimtheory import simulate as simulate
+    from aimtheory.dynamics import ClosedModel as ClosedModel
     from aimtheory.dynamics import Event as Event
     from aimtheory.dynamics import Recovery as Recovery
     from aimtheory.dynamics import Trajectory as Trajectory
+    from aimtheory.dynamics import close as close
+    from aimtheory.dynamics import fast_flow as fast_flow
     from aimtheory.dynamics import recovery as recovery
     from aimtheory.dynamics import recovery_diagram as recovery_diagram
     from aimtheory.dynamics import solve as solve

@@ -10,6 +10,10 @@ from numpy.typing import ArrayLike, NDArray
 
 from aimtheory.errors import InputError
 
+FloatArray = NDArray[np.float64]
+IntArray = NDArray[np.int64]
+BoolArray = NDArray[np.bool_]
+
 
 def real_array(values: ArrayLike, name: str, ndim: int | None = None) -> NDArray[np.float64]:
     """A fresh float64 array of finite real numbers; ``InputError`` names the entry that is none, and what to do.
@@ -101,4 +105,4 @@ def _entry(name: str, place: np.ndarray) -> str:
     return f"{name}[{', '.join(str(int(n)) for n in place)}]" if len(place) else name
 
 
-__all__ = ["real_array"]
+__all__ = ["BoolArray", "FloatArray", "IntArray", "real_array"]

@@ -56,7 +56,7 @@ def of_model(name: str) -> dict[str, dict[str, str]]:
         for letter, word in seen.expansion.items()
     }
     return {
-        "Order parameters": {item: explain(item) or "" for item in default_observables(model)},
+        "Order parameters": {item.name: explain(item.name) or "" for item in default_observables(model, seen)},
         "Matrices in words": letters,
         "Couplings": {coupling.name: explain(coupling.name) or "" for coupling in seen.couplings},
     }

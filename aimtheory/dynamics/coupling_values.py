@@ -2,24 +2,22 @@
 
 from __future__ import annotations
 
-from collections.abc import Callable, Sequence
-from dataclasses import dataclass
+from collections.abc import Sequence
+from dataclasses import dataclass, replace
+from functools import cached_property
 
 import numpy as np
-from numpy.typing import NDArray
 
+from aimtheory.arrays import FloatArray
+from aimtheory.dynamics.branch import Branch
 from aimtheory.dynamics.fast_mean import FastMean
-from aimtheory.errors import AssumptionError, NumericsError
+from aimtheory.errors import AssumptionError, InputError, NumericsError
 from aimtheory.hierarchy import Coupling, Views
-from aimtheory.hierarchy.closed_system import ClosedSystem
 from aimtheory.hierarchy.initial_moments import initial_means
-from aimtheory.hierarchy.observables import OverlapReader, TracePolynomial, mean_index, named_observable, trace_drift
+from aimtheory.hierarchy.observables import Moments, OverlapReader, TracePolynomial, trace_drift
 from aimtheory.model import AttentionModel
 from aimtheory.population import Potential, nearest_covariance, potential, sampled_potential
 from aimtheory.words import Word
-
-FloatArray = NDArray[np.float64]
-Moments = Callable[[Sequence[Word]], FloatArray]
 
 _CHECK_SAMPLES = 1 << 15
 
@@ -28,29 +26,65 @@ _SLOWEST = 1e-8
 
 
 @dataclass(frozen=True)
+class Diagnostics:
+    """What was met while couplings were evaluated; ``worse`` keeps the worst of many evaluations.
+
+    ``left_cone`` is the farthest that the overlaps left the covariance cone {q1 +- q2 >= 0}, ``cubature_error`` the
+    largest error of the gradients relative to their size, ``slowest`` the least speed t^A + t^B of a mean.
+    """
+
+    left_cone: float = 0.0
+    cubature_error: float = 0.0
+    slowest: float = np.inf
+
+    def worse(self, other: Diagnostics) -> Diagnostics:
+        """The worst of both."""
+        return Diagnostics(
+            max(self.left_cone, other.left_cone),
+            max(self.cubature_error, other.cubature_error),
+            min(self.slowest, other.slowest),
+        )
+
+
+@dataclass(frozen=True)
 class OrderParameters:
-    """What the potential is a function of: means m (K,), q1_kl = tr(S_k S_l^T) and q2_kl = tr(S_k S_l), (K, K)."""
+    """What the potential is a function of: means m (K,), q1_kl = tr(S_k S_l^T) and q2_kl = tr(S_k S_l), (K, K).
+
+    ``branch`` is that of the means, None where none is slaved; ``left_cone`` how far the overlaps were projected.
+    """
 
     mean: FloatArray
     q1: FloatArray
     q2: FloatArray
+    branch: Branch | None = None
+    left_cone: float = 0.0
+
+
+@dataclass(frozen=True)
+class Evaluation:
+    """The couplings at a state, in the order of ``views.couplings``, the branch there, and what was met."""
+
+    couplings: FloatArray
+    branch: Branch | None
+    diagnostics: Diagnostics
 
 
 class CouplingValues:
-    """Evaluates g_kl, beta_k, gamma and the loss Phi from the moments of a state.
+    """Evaluates g_kl, beta_k, gamma and the loss Phi from the moments of a state and the branch of its means.
 
-    The second moments are read off the state and projected onto the cone {q1 +- q2 >= 0} on which the Gaussian law
-    exists (a truncated state may leave it, [D] F.2; ``left_cone`` remembers the farthest). Centred forms have zero
-    mean. Otherwise the trained means sit at m*(q), and the bias beta_k is what keeps them there: tr S_k = O(d^{-1/2})
-    must not grow, so that d tr S_k/dt = 0 as a linear equation for beta; for untied attention this is beta_k =
-    -psi_k/(t^A_k + t^B_k) ([D] (30)).
+    A function of its arguments alone: nothing is remembered from one call to the next. The second moments are read off
+    the state and projected onto the cone {q1 +- q2 >= 0} on which the Gaussian law exists (a truncated state may leave
+    it, [D] F.2). Centred forms have zero mean. Otherwise the trained means sit at m*(q), on the branch given (None: at
+    the end of the fast flow from m(0)), and the bias beta is what keeps them there: tr S_k = O(d^{-1/2}) must not grow
+    along any combination of means on which Phi depends, a linear equation for beta; for untied attention this is beta_k
+    = -psi_k/(t^A_k + t^B_k) ([D] (30)).
     """
 
     def __init__(self, model: AttentionModel, views: Views, start_mean: FloatArray | None = None) -> None:
         self.model = model
         self.views = views
         self.potential: Potential = potential(model.loss, model.tokens, model.covariance_matrix)
-        self.count = len(model.indices)
+        self.count = len(views.matrices)
         self.symmetric = all(matrix.is_symmetric for matrix in views.matrices)
         reader = OverlapReader.of(views)
         pairs = [(k, l) for k in range(self.count) for l in range(self.count)]
@@ -58,24 +92,16 @@ class CouplingValues:
         transposed = [reader.transposed[k][l] for k, l in pairs]
         biased = [c for c in views.couplings if c.kind == "bias"]
         #: drift of tr S_k carried by each coupling, one row a trained index with a mean
-        self._bias = {
-            c: {other: trace_drift(views, views.matrices[c.k], other) for other in views.couplings} for c in biased
-        }
-        parts = [p for row in self._bias.values() for p in row.values()]
+        rows = {c: {other: trace_drift(views, views.matrices[c.k], other) for other in views.couplings} for c in biased}
+        parts = [p for row in rows.values() for p in row.values()]
         self.words: tuple[Word, ...] = tuple(dict.fromkeys(w for p in (*plain, *transposed, *parts) for w in p.words))
         self._position = {word: n for n, word in enumerate(self.words)}
         self._plain = self._linear(plain)
         self._transposed = self._linear(transposed)
-        self._drifts = {c: {o: self._linear([p]) for o, p in row.items()} for c, row in self._bias.items()}
-        self.left_cone = 0.0
-        self.cubature_error = 0.0
-        self.slowest = np.inf
-        self.fast: FastMean | None = None
-        start = initial_means(model) if start_mean is None else np.asarray(start_mean, dtype=np.float64)
-        self.start_mean = start
-        if not model.centred:
-            trained = np.array([any(c.k == k for c in biased) for k in range(self.count)])
-            self.fast = FastMean(self.potential, trained, start)
+        self._drifts = {c: {o: self._linear([p]) for o, p in row.items()} for c, row in rows.items()}
+        self.start_mean = initial_means(model) if start_mean is None else np.asarray(start_mean, dtype=np.float64)
+        trained = np.array([any(c.k == k for c in biased) for k in range(self.count)])
+        self.fast = None if model.centred else FastMean(self.potential, trained, self.start_mean)
 
     def _linear(self, polynomials: Sequence[TracePolynomial]) -> tuple[FloatArray, FloatArray]:
         matrix = np.zeros((len(polynomials), len(self.words)))
@@ -84,36 +110,60 @@ class CouplingValues:
                 matrix[row, self._position[word]] += coefficient
         return matrix, np.array([p.constant for p in polynomials])
 
-    def restart(self, mean: FloatArray | None = None) -> None:
-        """Forget the branch of means followed so far: start at ``mean``, or let the fast flow find it."""
-        if self.fast is not None:
-            self.fast.restart(mean)
+    @cached_property
+    def _curved(self) -> FloatArray | None:
+        """Directions of the trained means on which Phi depends, (trained, r), or None when it depends on all."""
+        if self.fast is None or len(self.fast.moving) < 2:
+            return None
+        basis = self.fast.curved
+        return None if basis.shape[0] == basis.shape[1] else basis
 
-    def order_parameters(self, moments: Moments) -> OrderParameters:
-        """The order parameters at a state: overlaps projected onto the cone, means slaved to them."""
-        return self._order_parameters(moments(self.words))
+    def order_parameters(self, moments: Moments, branch: Branch | None = None) -> OrderParameters:
+        """The order parameters at a state: overlaps projected onto the cone, means slaved to them on a branch."""
+        return self._order_parameters(moments(self.words), branch)
 
-    def _order_parameters(self, values: FloatArray) -> OrderParameters:
+    def _order_parameters(self, values: FloatArray, branch: Branch | None) -> OrderParameters:
+        first, second, left = self._overlaps(values)
+        if self.fast is None:
+            return OrderParameters(np.zeros(self.count), first, second, None, left)
+        if branch is None:
+            there = self.fast.relax(first, second, self._speeds(values)).branch
+        else:
+            there = self.fast.follow(first, second, branch)
+        return OrderParameters(there.mean, first, second, there, left)
+
+    def overlaps(self, moments: Moments) -> tuple[FloatArray, FloatArray]:
+        """q1 and q2 at a state, (K, K), projected onto the cone."""
+        return self._overlaps(moments(self.words))[:2]
+
+    def _overlaps(self, values: FloatArray) -> tuple[FloatArray, FloatArray, float]:
         plain = (self._plain[0] @ values + self._plain[1]).reshape(self.count, self.count)
         if self.symmetric:
-            plain = self._project(plain)
-            return OrderParameters(np.zeros(self.count), plain, plain)
+            plain, left = _project(plain)
+            return plain, plain, left
         transposed = (self._transposed[0] @ values + self._transposed[1]).reshape(self.count, self.count)
-        plus, minus = self._project(transposed + plain), self._project(transposed - plain)
-        first, second = (plus + minus) / 2, (plus - minus) / 2
-        mean = np.zeros(self.count)
-        if self.fast is not None:
-            mean = self.fast.follow(first, second, lambda: self._speeds(values))
-        return OrderParameters(mean, first, second)
+        (plus, left_plus), (minus, left_minus) = _project(transposed + plain), _project(transposed - plain)
+        return (plus + minus) / 2, (plus - minus) / 2, max(left_plus, left_minus)
+
+    def fast_from(self, mean: FloatArray) -> FastMean:
+        """The fast means of forms that are not centred, from a start of their own, (K,)."""
+        if self.fast is None:
+            raise InputError("the forms of this model are centred; they have no mean")
+        return replace(self.fast, start=mean)
+
+    def speeds(self, moments: Moments) -> FloatArray:
+        """-d tr S_k/dt per unit beta_k, t^A_k + t^B_k for untied attention, (K,); infinite for means that stay.
+
+        Raises ``AssumptionError`` where one is too small for the means to be fast.
+        """
+        return self._speeds(moments(self.words))
 
     def _speeds(self, values: FloatArray) -> FloatArray:
-        """-d tr S_k/dt per unit beta_k, t^A_k + t^B_k for untied attention; infinite for means that stay."""
         speeds = np.full(self.count, np.inf)
         for c, row in self._drifts.items():
             matrix, constant = row[c]
             speeds[c.k] = -float((matrix @ values + constant)[0])
         slowest = float(speeds.min())
-        self.slowest = min(self.slowest, slowest)
         if slowest <= _SLOWEST:
             raise AssumptionError(
                 f"t^A + t^B of index {int(speeds.argmin()) + 1} has fallen to {slowest:.3g}: the mean no longer "
@@ -122,27 +172,16 @@ class CouplingValues:
             )
         return speeds
 
-    def _project(self, matrix: FloatArray) -> FloatArray:
-        if not np.isfinite(matrix).all():
-            raise NumericsError("the overlaps of the state are not finite: the closed equations blew up")
-        projected = nearest_covariance(matrix)
-        distance = float(np.abs(projected - matrix).max())
-        # Rounding moves a singular overlap slightly; only a true departure is remembered.
-        if distance > 1e-10 * max(1.0, float(np.abs(matrix).max())):
-            self.left_cone = max(self.left_cone, distance)
-        return projected
-
-    def __call__(self, moments: Moments) -> FloatArray:
-        """The couplings in the order of ``views.couplings``."""
+    def evaluate(self, moments: Moments, branch: Branch | None = None) -> Evaluation:
+        """The couplings at a state on a branch, the branch there, and what was met."""
         values = moments(self.words)
-        order = self._order_parameters(values)
+        order = self._order_parameters(values, branch)
         if self.symmetric:
             gradient, error = self.potential.tied_gradient(order.q1)
-            self._remember(error, gradient)
             by_kind = {"gradient": gradient}
         else:
             result = self.potential.gradients(order.mean, order.q1, order.q2)
-            self._remember(result.error, result.q1, result.q2)
+            error = result.error
             by_kind = {"gradient_transposed": result.q1, "gradient_plain": result.q2}
         decay = float(self.model.weight_decay)
         known = {
@@ -150,15 +189,39 @@ class CouplingValues:
             for c in self.views.couplings
             if c.kind != "bias"
         }
-        known |= self._biases(known, values)
-        return np.array([known[c] for c in self.views.couplings], dtype=np.float64)
+        slowest = np.inf
+        if self._drifts:
+            slowest = float(self._speeds(values).min())
+            known |= self._biases(known, values)
+        size = max(float(np.abs(g).max()) for g in by_kind.values())
+        relative = error / max(size, 1e-12) if error > 0 else 0.0
+        couplings = np.array([known[c] for c in self.views.couplings], dtype=np.float64)
+        return Evaluation(couplings, order.branch, Diagnostics(order.left_cone, relative, slowest))
 
-    def _remember(self, error: float, *gradients: FloatArray) -> None:
-        """Keep the largest error of the cubature, relative to the gradients it is an error of."""
-        size = max(float(np.abs(g).max()) for g in gradients)
-        self.cubature_error = max(self.cubature_error, error / max(size, 1e-12) if error > 0 else 0.0)
+    def _biases(self, known: dict[Coupling, float], values: FloatArray) -> dict[Coupling, float]:
+        """beta from d tr S_k/dt = 0 over the trained indices with a mean.
 
-    def doubt(self, moments: Moments) -> str | None:
+        Where Phi does not depend on a combination of means, beta = sqrt(d) dPhi/dm has no part along it and nothing
+        holds that combination of traces.
+        """
+        biases = list(self._drifts)
+        matrix = np.zeros((len(biases), len(biases)))
+        right = np.zeros(len(biases))
+        for row, c in enumerate(biases):
+            for other, (linear, constant) in self._drifts[c].items():
+                value = float((linear @ values + constant)[0])
+                if other.kind == "bias":
+                    matrix[row, biases.index(other)] = value
+                else:
+                    right[row] -= known[other] * value
+        basis = self._curved
+        if basis is None:
+            solution = np.linalg.solve(matrix, right)
+        else:
+            solution = basis @ np.linalg.solve(basis.T @ matrix @ basis, basis.T @ right)
+        return dict(zip(biases, solution.tolist(), strict=True))
+
+    def doubt(self, moments: Moments, branch: Branch | None = None) -> str | None:
         """Why the gradients at a state are not to be trusted, from Monte Carlo that shares nothing with the cubature.
 
         None when they agree within six standard errors (false alarm 1e-8 an entry), when they are closed forms, or
@@ -166,7 +229,7 @@ class CouplingValues:
         """
         if self.potential.has_closed_form:
             return None
-        order = self.order_parameters(moments)
+        order = self.order_parameters(moments, branch)
         sampled = sampled_potential(
             self.model.loss, self.model.covariance_matrix, order.mean, order.q1, order.q2, samples=_CHECK_SAMPLES
         )
@@ -195,59 +258,21 @@ class CouplingValues:
                 )
         return None
 
-    def _biases(self, known: dict[Coupling, float], values: FloatArray) -> dict[Coupling, float]:
-        """beta from d tr S_k/dt = 0 over the trained indices with a mean."""
-        if not self._drifts:
-            return {}
-        self._speeds(values)
-        biases = list(self._drifts)
-        matrix = np.zeros((len(biases), len(biases)))
-        right = np.zeros(len(biases))
-        for row, c in enumerate(biases):
-            for other, (linear, constant) in self._drifts[c].items():
-                value = float((linear @ values + constant)[0])
-                if other.kind == "bias":
-                    matrix[row, biases.index(other)] = value
-                else:
-                    right[row] -= known[other] * value
-        return dict(zip(biases, np.linalg.solve(matrix, right).tolist(), strict=True))
-
-    def loss(self, moments: Moments) -> float:
-        """Phi at the state, the population loss without the weight decay term."""
-        order = self.order_parameters(moments)
+    def loss(self, order: OrderParameters) -> float:
+        """Phi at order parameters, the population loss without the weight decay term."""
         if self.symmetric:
             return float(self.potential.tied_value(order.q1).value)
         return float(self.potential.value(order.mean, order.q1, order.q2).value)
 
-    def mean(self, moments: Moments) -> FloatArray:
-        """The means m_k at the state, shape (K,)."""
-        return self.order_parameters(moments).mean
+
+def _project(matrix: FloatArray) -> tuple[FloatArray, float]:
+    """The nearest covariance and how far it is away."""
+    if not np.isfinite(matrix).all():
+        raise NumericsError("the overlaps of the state are not finite: the closed equations blew up")
+    projected = nearest_covariance(matrix)
+    distance = float(np.abs(projected - matrix).max())
+    # Rounding moves a singular overlap slightly; only a true departure counts.
+    return projected, distance if distance > 1e-10 * max(1.0, float(np.abs(matrix).max())) else 0.0
 
 
-def read_observables(
-    system: ClosedSystem, couplings: CouplingValues, names: Sequence[str], states: FloatArray
-) -> dict[str, FloatArray]:
-    """Named observables at the states of a closed system, each of shape (number of states,)."""
-    readers = {
-        name: None
-        if name == "loss" or mean_index(name, couplings.model) is not None
-        else named_observable(name, couplings.model, couplings.views)
-        for name in names
-    }
-    values = {name: np.empty(len(states)) for name in names}
-    for row, state in enumerate(states):
-
-        def moments(words: Sequence[Word], state: FloatArray = state) -> FloatArray:
-            return system.moments(words, state)
-
-        for name, reader in readers.items():
-            if reader is not None:
-                values[name][row] = reader(moments)
-            elif name == "loss":
-                values[name][row] = couplings.loss(moments)
-            else:
-                values[name][row] = couplings.mean(moments)[mean_index(name, couplings.model)]
-    return values
-
-
-__all__ = ["CouplingValues", "OrderParameters", "read_observables"]
+__all__ = ["CouplingValues", "Diagnostics", "Evaluation", "OrderParameters"]

@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from collections.abc import Callable, Mapping, Sequence
+from collections.abc import Callable, Iterable, Mapping, Sequence
 from dataclasses import dataclass
 from itertools import pairwise
 from typing import Any, ClassVar
@@ -11,17 +11,19 @@ import mpmath
 import numpy as np
 import sympy as sp
 
+from aimtheory.checks import check_integer
 from aimtheory.dynamics.taylor_integration import taylor_solution
 from aimtheory.errors import InputError, NumericsError
 from aimtheory.hierarchy import derive
 from aimtheory.hierarchy.initial_moments import initial_law
 from aimtheory.hierarchy.lambdified import lambdified_drift
 from aimtheory.hierarchy.moments import MomentHierarchy, check_degree, moment_symbol
-from aimtheory.hierarchy.observables import OverlapReader, TracePolynomial, default_observables, named_observable
+from aimtheory.hierarchy.observables import Loss, Observable, OverlapReader, TracePolynomial, read_observables
 from aimtheory.model import AttentionModel, model_summary
 from aimtheory.population import potential
 from aimtheory.records import Result, Variable, record
 from aimtheory.scalars import to_sympy
+from aimtheory.words import Word
 
 _GUARD_DIGITS = 12
 """Working digits beyond those asked for: extrapolation cancels a few."""
@@ -74,7 +76,7 @@ def solve_to_digits(
     degree: int,
     times: Sequence[object],
     digits: int = 30,
-    observables: Sequence[str] | None = None,
+    observables: Iterable[str | Word | Observable] | None = None,
     integrator: str = "extrapolation",
 ) -> PreciseTrajectory:
     """The zero-closed hierarchy of degree M solved to ``digits`` decimal digits ([D] (13)).
@@ -92,13 +94,11 @@ def solve_to_digits(
     '0.54'
     """
     degree = check_degree(degree)
-    if isinstance(digits, bool) or not isinstance(digits, int) or not 1 <= digits <= 1000:
-        raise InputError(f"digits = {digits!r} must be an integer from 1 to 1000")
+    digits = check_integer(digits, "digits", 1, 1000)
     if integrator not in ("extrapolation", "taylor"):
         raise InputError(f"unknown integrator {integrator!r}; choose 'extrapolation' or 'taylor'")
-    chosen = default_observables(model) if observables is None else observables
-    names = tuple(name for name in chosen if name != "loss")
     hierarchy = derive(model, degree)
+    chosen = [one for one in read_observables(observables, model, hierarchy.views) if not isinstance(one, Loss)]
     with mpmath.workdps(digits + _GUARD_DIGITS):
         grid = [_number(t, f"times[{n}]") for n, t in enumerate(times)]
         if not grid or grid[0] < 0 or any(b <= a for a, b in pairwise(grid)):
@@ -111,7 +111,9 @@ def solve_to_digits(
             states, error = taylor_solution(_closed_equations(hierarchy), moments, grid), mpmath.eps
         else:
             states, error = _extrapolate(_right_hand_side(hierarchy), start, grid, tolerance)
-        values = {name: tuple(_read(hierarchy, name, state) for state in states) for name in names}
+        values = {
+            one.name: tuple(one.evaluate(_PreciseReading(hierarchy, state)) for state in states) for one in chosen
+        }
     return PreciseTrajectory(model, degree, digits, tuple(grid), values, error)
 
 
@@ -181,17 +183,24 @@ def _right_hand_side(hierarchy: MomentHierarchy) -> Callable[[np.ndarray], np.nd
     return right_hand_side
 
 
-def _read(hierarchy: MomentHierarchy, name: str, state: np.ndarray) -> Any:
-    observable = named_observable(name, hierarchy.model, hierarchy.views)
+@dataclass(frozen=True)
+class _PreciseReading:
+    """Moments in arbitrary precision, as observables read them."""
 
-    def part(polynomial: Any) -> Any:
-        terms = zip(polynomial.words, polynomial.coefficients, strict=True)
-        return sum((c * state[hierarchy.index(w)] for w, c in terms), mpmath.mpf(polynomial.constant))
+    hierarchy: MomentHierarchy
+    state: np.ndarray
 
-    value = part(observable.first)
-    if observable.second is not None and observable.third is not None:
-        value -= part(observable.second) * part(observable.third)
-    return value
+    def moments(self, words: Sequence[Word]) -> np.ndarray:
+        """Moments of the state, as objects."""
+        return np.array([self.state[self.hierarchy.index(word)] for word in words], dtype=object)
+
+    def mean(self, k: int) -> float:
+        """Zero: the forms of tied models are centred."""
+        raise InputError(f"m_{k + 1} is the mean of a form; solve_to_digits takes tied models, whose forms are centred")
+
+    def loss(self) -> float:
+        """Not read here."""
+        raise InputError("solve_to_digits does not compute the loss; use solve() for double precision")
 
 
 def _extrapolate(

@@ -1,4 +1,4 @@
-"""Integrating a closed system in time: Runge-Kutta of order eight, with events, and nothing lost on interruption."""
+"""Integrating a closed model in time: Runge-Kutta of order eight, with events, and nothing lost on interruption."""
 
 from __future__ import annotations
 
@@ -6,17 +6,20 @@ from collections.abc import Callable, Sequence
 from dataclasses import dataclass
 
 import numpy as np
-from numpy.typing import ArrayLike, NDArray
+from numpy.typing import ArrayLike
 from scipy.integrate import DOP853
 from scipy.optimize import brentq
 
+from aimtheory.arrays import FloatArray
+from aimtheory.checks import check_finite
+from aimtheory.dynamics.branch import Branch, BranchPath
+from aimtheory.dynamics.closed_model import ClosedModel
+from aimtheory.dynamics.coupling_values import Diagnostics
 from aimtheory.dynamics.dense_output import DenseOutput
-from aimtheory.dynamics.status import BROKEN, COMPLETE, DIVERGED, EVENT, INTERRUPTED
 from aimtheory.errors import AimTheoryError, AssumptionError, InputError
-
-FloatArray = NDArray[np.float64]
-Progress = Callable[[float, float], None]
-"""Called with (time reached, final time) after each step."""
+from aimtheory.hierarchy.observables import Observable
+from aimtheory.progress import Progress
+from aimtheory.status import Ending
 
 _BLOW_UP = 1e10
 _DENSE_LIMIT = 1 << 25
@@ -35,26 +38,53 @@ class Event:
     terminal: bool = False
 
     def __post_init__(self) -> None:
-        if (
-            isinstance(self.level, bool)
-            or not isinstance(self.level, int | float | np.number)
-            or not np.isfinite(self.level)
-        ):
-            raise InputError(f"event level = {self.level!r} for {self.observable} must be a finite number")
+        """``InputError`` for a level that is not a finite number."""
+        check_finite(self.level, f"event level for {self.observable}")
+
+
+@dataclass(frozen=True)
+class Crossing:
+    """An event with its observable read: what ``integrate`` watches."""
+
+    observable: Observable
+    level: float
+    terminal: bool
+
+    def gap(self, closed: ClosedModel, state: FloatArray, branch: Branch | None) -> float:
+        """The observable minus the level at a state."""
+        return closed.reading(state, branch).value(self.observable) - self.level
+
+
+@dataclass(frozen=True)
+class Tolerances:
+    """Local error of a step at most ``atol`` + ``rtol`` |y|."""
+
+    rtol: float = 1e-9
+    atol: float = 1e-11
 
 
 @dataclass(frozen=True)
 class Integration:
-    """States at the requested times that were reached, crossings of events, dense output if it fits, how it ended."""
+    """States at the requested times that were reached, crossings of events, dense output if it fits, how it ended.
+
+    ``branches`` holds the branch of the means at every accepted step and every requested time, None where no mean is
+    slaved; ``diagnostics`` the worst that was met.
+    """
 
     times: FloatArray
     states: FloatArray
+    branches: BranchPath | None
     crossings: tuple[tuple[float, ...], ...]
     dense: DenseOutput | None
-    code: str
+    code: Ending
     reached: float
     notes: tuple[str, ...]
     evaluations: int
+    diagnostics: Diagnostics
+
+    def branch_at(self, time: float) -> Branch | None:
+        """The last known branch at or before a time."""
+        return None if self.branches is None else self.branches.at(time)
 
 
 def check_times(times: ArrayLike) -> FloatArray:
@@ -77,70 +107,106 @@ def check_times(times: ArrayLike) -> FloatArray:
     return array
 
 
+class _Course:
+    """The course of an integration: the branch of the last accepted step, and what was met on the way."""
+
+    def __init__(self, closed: ClosedModel, start: FloatArray) -> None:
+        self.closed = closed
+        self.branch = closed.initial_branch
+        self.diagnostics = Diagnostics()
+        self.points: dict[float, Branch] = {}
+        self._last: tuple[FloatArray, Branch | None] = (start, self.branch)
+        self.mark(0.0, self.branch)
+
+    def drift(self, _: float, state: FloatArray) -> FloatArray:
+        """The drift on the branch of the last accepted step."""
+        derivative, found = self.closed.evaluate(state, self.branch)
+        self.diagnostics = self.diagnostics.worse(found.diagnostics)
+        self._last = (state, found.branch)
+        return derivative
+
+    def branch_of(self, state: FloatArray) -> Branch | None:
+        """The branch at a state of the current step."""
+        if self.branch is None:
+            return None
+        # The last drift of a step is that at its end, which the next step starts with.
+        seen, branch = self._last
+        if seen is state or np.array_equal(seen, state):
+            return branch
+        return self.closed.order_parameters(state, self.branch).branch
+
+    def mark(self, time: float, branch: Branch | None) -> None:
+        """Keep the branch of a time."""
+        if branch is not None:
+            self.points[time] = branch
+
+
 def integrate(
-    drift: Callable[[FloatArray], FloatArray],
-    start: FloatArray,
+    closed: ClosedModel,
     times: FloatArray,
+    tolerances: Tolerances = Tolerances(),
     *,
-    rtol: float,
-    atol: float,
-    events: Sequence[tuple[Callable[[FloatArray], float], bool]] = (),
+    events: Sequence[Crossing] = (),
     dense: bool = True,
     progress: Progress | None = None,
 ) -> Integration:
-    """Solve dy/dt = drift(y) from time 0 and report the states at ``times``.
+    """Solve dy/dt = rhs(y) of a closed model from time 0 and report the states at ``times``.
 
-    ``events`` are pairs (function of the state whose sign changes, terminal). A keyboard interrupt, a blow-up (beyond
-    1e10 times the start) or a step size that vanishes end the integration with what has been reached. Local error per
-    step at most atol + rtol |y|.
+    A keyboard interrupt, a blow-up (beyond 1e10 times the start) or a step size that vanishes end the integration with
+    what has been reached. Local error per step at most atol + rtol |y|.
     """
     final = float(times[-1])
+    start = closed.system.initial
     states: list[FloatArray] = []
+    course = _Course(closed, start)
     next_time = 0
     while next_time < len(times) and times[next_time] <= 0:
         states.append(start.copy())
         next_time += 1
     breakpoints, step_states, coefficients = [0.0], [], []
     crossings: list[list[float]] = [[] for _ in events]
-    code, notes = COMPLETE, []
+    code, notes = Ending.COMPLETE, []
     bound = _BLOW_UP * max(1.0, float(np.abs(start).max(initial=0.0)))
     reached, evaluations = 0.0, 0
-    values = [function(start) for function, _ in events]
+    values = [event.gap(closed, start, course.branch) for event in events]
     keep_dense, step_seen = dense, False
     try:
         # A drift of NaN at the very start is an error of the input, not of the integration.
         if final > 0 and start.size:
             with np.errstate(over="ignore", invalid="ignore"):
-                solver = DOP853(lambda _, y: drift(y), 0.0, start, final, rtol=rtol, atol=atol)
+                solver = DOP853(course.drift, 0.0, start, final, rtol=tolerances.rtol, atol=tolerances.atol)
                 while solver.status == "running":
                     message = solver.step()
                     if solver.status == "failed" or not np.isfinite(solver.y).all():
-                        code = DIVERGED
+                        code = Ending.DIVERGED
                         notes.append(
                             f"the integration stopped at t = {solver.t:.6g}: {message or 'the state is not finite'}"
                         )
                         break
                     if float(np.abs(solver.y).max()) > bound:
-                        code = DIVERGED
+                        code = Ending.DIVERGED
                         notes.append(f"the state exceeded {bound:.1e} at t = {solver.t:.6g}")
                         break
                     step_seen = True
+                    arrived = course.branch_of(solver.y)
                     piece = solver.dense_output()
                     stop = solver.t
-                    for number, (function, terminal) in enumerate(events):
-                        new = function(solver.y)
+                    for number, event in enumerate(events):
+                        new = event.gap(closed, solver.y, arrived)
                         if values[number] * new < 0:
-                            root = brentq(lambda t, f=function, y=piece: f(y(t)), solver.t_old, solver.t, xtol=1e-12)
-                            crossings[number].append(float(root))
-                            if terminal:
-                                stop = min(stop, float(root))
+                            root = _root(closed, event, piece, course.branch, solver.t_old, solver.t)
+                            crossings[number].append(root)
+                            if event.terminal:
+                                stop = min(stop, root)
                         values[number] = new
                     ended = stop < solver.t or any(
-                        terminal and crossed and crossed[-1] == stop
-                        for (_, terminal), crossed in zip(events, crossings, strict=True)
+                        event.terminal and crossed and crossed[-1] == stop
+                        for event, crossed in zip(events, crossings, strict=True)
                     )
                     while next_time < len(times) and times[next_time] <= stop:
-                        states.append(np.asarray(piece(times[next_time])))
+                        state = np.asarray(piece(times[next_time]))
+                        course.mark(float(times[next_time]), course.branch_of(state))
+                        states.append(state)
                         next_time += 1
                     reached = stop
                     if keep_dense:
@@ -152,27 +218,32 @@ def integrate(
                     if progress is not None:
                         progress(reached, final)
                     if ended:
-                        code = EVENT
+                        code = Ending.EVENT
                         if not states or stop > times[len(states) - 1]:
                             # The state at the event belongs to the answer, whether or not its time was asked for.
                             times = np.append(times[: len(states)], stop)
-                            states.append(np.asarray(piece(stop)))
+                            state = np.asarray(piece(stop))
+                            course.mark(stop, course.branch_of(state))
+                            states.append(state)
                         crossings = [[t for t in crossed if t <= stop] for crossed in crossings]
                         break
+                    course.branch = arrived
+                    course.mark(float(solver.t), arrived)
                 evaluations = solver.nfev
         else:
             reached = final
             while next_time < len(times):
+                course.mark(float(times[next_time]), course.branch)
                 states.append(start.copy())
                 next_time += 1
     except KeyboardInterrupt:
-        code = INTERRUPTED
+        code = Ending.INTERRUPTED
         notes.append(f"at t = {reached:.6g} of {final:.6g}")
     except AimTheoryError as error:
         if not step_seen:
             raise
         # The right-hand side refused a state on the way: keep the trajectory up to there.
-        code = BROKEN if isinstance(error, AssumptionError) else DIVERGED
+        code = Ending.BROKEN if isinstance(error, AssumptionError) else Ending.DIVERGED
         notes.append(f"the right-hand side failed after t = {reached:.6g}: {error}")
     solution = (
         DenseOutput(np.array(breakpoints), np.array(step_states), np.array(coefficients))
@@ -181,8 +252,29 @@ def integrate(
     )
     kept = np.array(states) if states else np.zeros((0, start.size))
     return Integration(
-        times[: len(kept)], kept, tuple(map(tuple, crossings)), solution, code, reached, tuple(notes), evaluations
+        times[: len(kept)],
+        kept,
+        BranchPath.of(course.points),
+        tuple(map(tuple, crossings)),
+        solution,
+        code,
+        reached,
+        tuple(notes),
+        evaluations,
+        course.diagnostics,
     )
 
 
-__all__ = ["Event", "Integration", "Progress", "check_times", "integrate"]
+def _root(
+    closed: ClosedModel,
+    event: Crossing,
+    piece: Callable[[float], FloatArray],
+    branch: Branch | None,
+    left: float,
+    right: float,
+) -> float:
+    """The time within a step at which an event crosses its level."""
+    return float(brentq(lambda t: event.gap(closed, np.asarray(piece(t)), branch), left, right, xtol=1e-12))
+
+
+__all__ = ["Crossing", "Event", "Integration", "Tolerances", "check_times", "integrate"]

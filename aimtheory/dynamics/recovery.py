@@ -15,8 +15,8 @@ from typing import TYPE_CHECKING, Any
 
 import numpy as np
 import sympy as sp
-from numpy.typing import NDArray
 
+from aimtheory.arrays import FloatArray
 from aimtheory.dynamics.coupling_values import CouplingValues
 from aimtheory.dynamics.fast_mean import FastMean
 from aimtheory.dynamics.integrate import Event
@@ -32,13 +32,12 @@ from aimtheory.population import Potential
 from aimtheory.records import Result, Variable, numbers, record
 from aimtheory.scalars import to_sympy
 from aimtheory.spectra import GaussianFactors, Ginibre, SpectralLaw
+from aimtheory.words import spelled_indices
 
 if TYPE_CHECKING:
     from collections.abc import Sequence
 
     from aimtheory.words import Word
-
-FloatArray = NDArray[np.float64]
 
 _ZERO = 1e-9
 """Velocities below this, relative to the scale of the teacher, are zero to the accuracy of the cubature."""
@@ -144,7 +143,7 @@ class Recovery(Result):
 
     def __str__(self) -> str:
         verdict = "recovers" if self.recovers else "does not recover"
-        pair = f"{self.pair[0] + 1}{self.pair[1] + 1}"
+        pair = spelled_indices(*self.pair)
         lines = [
             f"{self.model.name} ({self.parameterization}) {verdict}: {self.reason}",
             f"  velocity dp_{pair}/dt at 0: {self.velocity:.6g}",
@@ -189,19 +188,21 @@ def recovery(
     def moments(words: Sequence[Word]) -> FloatArray:
         return np.array([float(law.moment([str(letter) for letter in word])) for word in words])
 
-    values = couplings(moments)
+    order = couplings.order_parameters(moments)
+    values = couplings.evaluate(moments, order.branch).couplings
     first, second = seen.matrices[k], seen.matrices[teacher]
     traces = [_value(TracePolynomial.of(matrix), moments) for matrix in (first, second)]
     strength = _value(TracePolynomial.of(second * second.T), moments) - traces[1] ** 2
     overlap = _value(TracePolynomial.of(first * second.T), moments) - traces[0] * traces[1]
     if abs(overlap) > 1e-9 * max(1.0, strength):
         raise AssumptionError(
-            f"the start is informative: p_{k + 1}{teacher + 1}(0) = {overlap:.6g}; weak recovery is asked from p = 0 "
-            "(Assumption 3), with student and teacher independent"
+            f"the start is informative: p_{spelled_indices(k, teacher)}(0) = {overlap:.6g}; weak recovery is asked "
+            "from p = 0 (Assumption 3), with student and teacher independent"
         )
     if strength <= 0:
         raise AssumptionError(
-            f"the teacher has no traceless part, p_{teacher + 1}{teacher + 1} = {strength:.3g}: nothing to recover"
+            f"the teacher has no traceless part, p_{spelled_indices(teacher, teacher)} = {strength:.3g}: nothing to "
+            "recover"
         )
 
     def rate(polynomial_of: str) -> float:
@@ -217,7 +218,6 @@ def recovery(
     channels = {"q1": q1, "q2": q2, "plus": (q1 + q2) / 2, "minus": (q1 - q2) / 2}
     scale = max(1.0, strength) * max(1.0, float(np.abs(values).max(initial=0.0)))
     moves = bool(max(abs(q1), abs(q2)) > _ZERO * scale)
-    order = couplings.order_parameters(moments)
     vanishing = _vanishing(model, couplings.potential, k, teacher, order.mean, order.q1, order.q2, traces)
     kind = model.indices[k].factorization.kind
     threshold = 0.1 * strength if level is None else level
@@ -229,7 +229,7 @@ def recovery(
         raise InputError(f"horizon = {horizon} must be a positive number")
     run, time, contraction = None, None, None
     if follow:
-        run, time = _follow(model, f"p_{k + 1}{teacher + 1}", threshold, span, degree, closure, kind)
+        run, time = _follow(model, f"p_{spelled_indices(k, teacher)}", threshold, span, degree, closure, kind)
     if run is not None and time is not None:
         contraction = _contraction(run, couplings.potential, teacher, order.q1, order.q2, order.mean)
     trapped = vanishing.verdict in ("proved", "bounded")
@@ -269,7 +269,7 @@ def _pair(model: AttentionModel) -> tuple[int, int]:
 
 
 def _value(polynomial: TracePolynomial, moments: Callable[[Sequence[Word]], FloatArray]) -> float:
-    return float(polynomial(moments)) if polynomial.words else polynomial.constant
+    return float(polynomial(moments))
 
 
 def _follow(
@@ -457,7 +457,7 @@ def _sampled(
             point = (
                 mean
                 if model.centred
-                else FastMean(potential, np.arange(len(mean)) == k, mean).relax(a, b, np.ones(len(mean)))
+                else FastMean(potential, np.arange(len(mean)) == k, mean).relax(a, b, np.ones(len(mean))).branch.mean
             )
             result = potential.gradients(point, a, b)
             found, spread = max(abs(float(result.q1[k, teacher])), abs(float(result.q2[k, teacher]))), result.error

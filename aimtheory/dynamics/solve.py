@@ -1,38 +1,34 @@
-"""Solve a model: close its hierarchy, integrate it, and say how far to trust the answer."""
+"""Solve a model: run its closed equations, compare them with a coarser closure, and judge how far to trust them."""
 
 from __future__ import annotations
 
 from collections.abc import Iterable, Sequence
-from dataclasses import replace
-from functools import partial
+from dataclasses import dataclass
 from typing import TYPE_CHECKING
 
 import numpy as np
-from numpy.typing import ArrayLike, NDArray
+from numpy.typing import ArrayLike
 
-from aimtheory.dynamics.closed_flow import follow
-from aimtheory.dynamics.coupling_values import CouplingValues, read_observables
+from aimtheory.arrays import FloatArray
+from aimtheory.checks import check_positive
+from aimtheory.dynamics.closed_model import ClosedModel, close, read_states
 from aimtheory.dynamics.fast_mean import critical_points
-from aimtheory.dynamics.integrate import Event, Integration, Progress, check_times
-from aimtheory.dynamics.status import BROKEN, COMPLETE, EVENT, INTERRUPTED, UNCHECKED, UNTRUSTED, Status
+from aimtheory.dynamics.integrate import Crossing, Event, Integration, Tolerances, check_times, integrate
 from aimtheory.dynamics.trajectory import Trajectory
 from aimtheory.errors import AssumptionError, InputError
-from aimtheory.hierarchy import Closure, closure, views
-from aimtheory.hierarchy.closures import ClosedSystem, ClosureProblem
+from aimtheory.hierarchy import Closure
 from aimtheory.hierarchy.initial_moments import ParameterMatrices
-from aimtheory.hierarchy.moments import check_degree, check_model
-from aimtheory.hierarchy.observables import default_observables, observable_words
+from aimtheory.hierarchy.observables import Observable, observable, read_observables
 from aimtheory.model import AttentionModel
-from aimtheory.words import Word, trace_name
+from aimtheory.progress import Progress
+from aimtheory.status import Ending, Status
+from aimtheory.words import Word
 
 if TYPE_CHECKING:
     from aimtheory.spectra import JointLaw
 
-FloatArray = NDArray[np.float64]
-
 TRUST_TOLERANCE = 1e-2
 """Default disagreement of degrees M and M-2, relative to max(1, |value|), beyond which values are not trusted."""
-
 
 _CUBATURE_LIMIT = 1e-2
 """Relative error of the gradients beyond which a trajectory is not trusted: what the trust tolerance allows the
@@ -46,7 +42,7 @@ def solve(
     degree: int,
     times: ArrayLike,
     closure: str | Closure = "gns",
-    observables: Iterable[str | Word] | None = None,
+    observables: Iterable[str | Word | Observable] | None = None,
     initial: JointLaw | ParameterMatrices | None = None,
     initial_mean: ArrayLike | None = None,
     events: Sequence[Event] = (),
@@ -76,120 +72,182 @@ def solve(
     >>> run.status.code, [round(float(p), 3) for p in run["p_12"]]
     ('complete', [0.0, 0.112, 0.221])
     """
-    check_model(model)
-    degree = check_degree(degree)
+    closed = close(model, degree=degree, closure=closure, initial=initial, initial_mean=initial_mean, **closure_options)
     grid = check_times(times)
-    for name, value in (("rtol", rtol), ("atol", atol), ("trust_tolerance", trust_tolerance)):
-        if isinstance(value, bool) or not isinstance(value, int | float | np.number) or not 0 < value < np.inf:
-            raise InputError(f"{name} = {value!r} must be a positive number")
-    for event in events:
-        if not isinstance(event, Event):
-            raise InputError(f"event {event!r} is not an Event; write aim.Event('p_12', 0.3)")
-    chosen = _closure(closure, closure_options)
-    seen = views(model)
-    names = tuple(default_observables(model) if observables is None else _names(observables))
-    for name in (*names, *(event.observable for event in events)):
-        observable_words(name, model, seen)
-    start_mean = _initial_mean(model, initial_mean)
-    couplings = CouplingValues(model, seen, start_mean)
-    system = chosen.close(ClosureProblem(model, seen, degree, initial))
-    notes = _mean_notes(system, couplings)
-    result = follow(system, couplings, grid, events, rtol, atol, dense, progress)
-    couplings.restart()
-    values, result = _read_all(system, couplings, names, result)
-    doubt = _doubt(system, couplings, result) if check else None
-
-    coarser = chosen.coarser_degree(degree) if check and result.times.size and not system.is_exact else None
-    errors = {name: np.full(len(result.times), np.nan) for name in names}
-    trusted_until, checked = float("nan"), False
-    notes += result.notes
-    if coarser is not None and coarser >= 2:
-        checked = True
-        trusted_until, stopped = _compare(
-            model,
-            chosen,
-            coarser,
-            initial,
-            couplings,
-            system,
-            result,
-            names,
-            values,
-            errors,
-            trust_tolerance,
-            rtol,
-            atol,
-        )
-        if stopped:
-            notes.append("interrupted while degree M-2 was compared: trusted_until is as far as that went")
-    code = INTERRUPTED if checked and stopped else result.code
-    reached = float(result.times[-1]) if len(result.times) else 0.0
-    if system.is_exact:
-        trusted_until = reached
-        notes.append("the equations close by themselves: nothing was truncated")
-    elif not checked:
-        trusted_until = reached if not check or chosen.coarser_degree(degree + 2) is None else 0.0
-        code = UNCHECKED if code in (COMPLETE, EVENT) else code
-    elif trusted_until < reached and code in (COMPLETE, EVENT):
-        code = UNTRUSTED
-    if doubt is not None:
-        notes.append(f"{doubt}: do not use this trajectory")
-        trusted_until = 0.0
-        code = UNTRUSTED if code in (COMPLETE, EVENT, UNCHECKED) else code
-    if couplings.left_cone > 0:
-        notes.append(f"the overlaps left the covariance cone by {couplings.left_cone:.2g} and were projected onto it")
+    task = _Task(
+        closed=closed,
+        observables=read_observables(observables, model, closed.views),
+        crossings=_crossings(closed, events),
+        tolerances=Tolerances(check_positive(rtol, "rtol"), check_positive(atol, "atol")),
+        trust=check_positive(trust_tolerance, "trust_tolerance"),
+        check=check,
+    )
+    run = _run(task, grid, dense, progress)
+    comparison = _compare(task, run)
+    verdict = _judge(task, run, comparison)
     return Trajectory(
         model=model,
-        closure=chosen,
-        degree=degree,
-        times=result.times,
-        values=values,
-        errors=errors,
-        status=Status(code, tuple(notes)),
-        trusted_until=trusted_until,
-        trust_tolerance=trust_tolerance,
-        events={f"{e.observable} = {e.level:g}": c for e, c in zip(events, result.crossings, strict=True)},
-        states=result.states,
-        dense=result.dense,
+        closure=closed.closure,
+        degree=closed.degree,
+        times=run.integration.times,
+        values=run.values,
+        errors=comparison.errors,
+        status=verdict.status,
+        trusted_until=verdict.trusted_until,
+        trust_tolerance=task.trust,
+        events={f"{e.observable} = {e.level:g}": c for e, c in zip(events, run.integration.crossings, strict=True)},
+        states=run.integration.states,
+        dense=run.integration.dense,
+        branches=run.integration.branches,
         initial=initial,
-        initial_mean=start_mean,
-        evaluations=result.evaluations,
-        rtol=float(rtol),
-        atol=float(atol),
+        initial_mean=closed.initial_mean,
+        evaluations=run.integration.evaluations,
+        rtol=task.tolerances.rtol,
+        atol=task.tolerances.atol,
         span=float(grid[-1]),
     )
 
 
-def _initial_mean(model: AttentionModel, value: ArrayLike | None) -> FloatArray | None:
-    if value is None:
-        return None
-    if model.centred:
-        raise InputError("initial_mean is given but the forms of this model are centred; they have no mean")
-    array = np.asarray(value, dtype=np.float64)
-    if array.shape != (len(model.indices),) or not np.isfinite(array).all():
-        raise InputError(f"initial_mean = {value!r} must be {len(model.indices)} finite numbers, one an index")
-    return array
+@dataclass(frozen=True)
+class _Task:
+    """What is to be solved, how accurately, and whether to check it."""
+
+    closed: ClosedModel
+    observables: tuple[Observable, ...]
+    crossings: tuple[Crossing, ...]
+    tolerances: Tolerances
+    trust: float
+    check: bool
 
 
-def _mean_notes(system: ClosedSystem, couplings: CouplingValues) -> list[str]:
-    """Start the fast means, and say so when the start decides among several attracting ones."""
-    if couplings.fast is None:
+@dataclass(frozen=True)
+class _Run:
+    """The integration at the degree asked for, and the observables at its times."""
+
+    integration: Integration
+    values: dict[str, FloatArray]
+
+
+@dataclass(frozen=True)
+class _Comparison:
+    """Differences from a coarser closure by observable and time, NaN where there are none.
+
+    ``agree_until`` is the time up to which all stay within the trust tolerance, None when nothing was compared.
+    """
+
+    errors: dict[str, FloatArray]
+    agree_until: float | None = None
+    interrupted: bool = False
+
+
+@dataclass(frozen=True)
+class _Verdict:
+    """How it ended and until when to trust it."""
+
+    status: Status
+    trusted_until: float
+
+
+def _crossings(closed: ClosedModel, events: Sequence[Event]) -> tuple[Crossing, ...]:
+    for event in events:
+        if not isinstance(event, Event):
+            raise InputError(f"event {event!r} is not an Event; write aim.Event('p_12', 0.3)")
+    return tuple(
+        Crossing(observable(event.observable, closed.model, closed.views), float(event.level), event.terminal)
+        for event in events
+    )
+
+
+def _run(task: _Task, grid: FloatArray, dense: bool, progress: Progress | None) -> _Run:
+    """Integrate, and read the observables at the times reached."""
+    result = integrate(task.closed, grid, task.tolerances, events=task.crossings, dense=dense, progress=progress)
+    branches = [result.branch_at(float(t)) for t in result.times]
+    return _Run(result, read_states(task.closed, task.observables, result.states, branches))
+
+
+def _compare(task: _Task, run: _Run) -> _Comparison:
+    """Solve at a coarser degree on a finer grid, where there is one, and take the differences."""
+    closed, result = task.closed, run.integration
+    errors = {one.name: np.full(len(result.times), np.nan) for one in task.observables}
+    coarser = closed.closure.coarser_degree(closed.degree)
+    if not task.check or not len(result.times) or closed.system.is_exact or coarser is None or coarser < 2:
+        return _Comparison(errors)
+    lower = ClosedModel(closed.model, closed.closure, coarser, closed.initial_law, closed.initial_mean)
+    readable = [one for one in task.observables if lower.holds(one)]
+    grid = result.times
+    if result.dense is not None and result.times[-1] > 0:
+        # Between the requested times too: a disagreement there must not hide.
+        grid = np.union1d(grid, np.linspace(0.0, result.times[-1], 65))
+    rough = integrate(lower, grid, task.tolerances, dense=False)
+    times = [float(t) for t in rough.times]
+    if result.dense is not None:
+        fine = read_states(closed, readable, result.dense(rough.times), [result.branch_at(t) for t in times])
+    else:
+        fine = {one.name: run.values[one.name][: len(times)] for one in readable}
+    low = read_states(lower, readable, rough.states, [rough.branch_at(t) for t in times])
+    worst = np.zeros(len(times))
+    where = np.searchsorted(rough.times, result.times)
+    inside = where < len(times)
+    for name, values in fine.items():
+        gap = np.abs(values - low[name])
+        worst = np.maximum(worst, gap / np.maximum(1.0, np.abs(values)))
+        errors[name][inside] = gap[where[inside]]
+    bad = np.flatnonzero(~(worst <= task.trust))
+    last = len(times) - 1 if not len(bad) else int(bad[0]) - 1
+    return _Comparison(errors, times[last] if last >= 0 else 0.0, rough.code is Ending.INTERRUPTED)
+
+
+def _judge(task: _Task, run: _Run, comparison: _Comparison) -> _Verdict:
+    """Status and time of trust, from how the integration ended, the comparison, and doubts about the couplings."""
+    closed, result = task.closed, run.integration
+    chosen, code = closed.closure, result.code
+    notes = [*_mean_notes(closed), *result.notes]
+    if code is Ending.DIVERGED and chosen.name == "zero":
+        notes.append("the zero closure does this past its convergence time: use closure='gns', or add weight decay")
+    reached = float(result.times[-1]) if len(result.times) else 0.0
+    well = code in (Ending.COMPLETE, Ending.EVENT)
+    doubt = _doubt(task, result) if task.check else None
+    if comparison.interrupted:
+        notes.append("interrupted while degree M-2 was compared: trusted_until is as far as that went")
+        code = Ending.INTERRUPTED
+    if closed.system.is_exact:
+        trusted_until = reached
+        notes.append("the equations close by themselves: nothing was truncated")
+    elif comparison.agree_until is None:
+        trusted_until = reached if not task.check or chosen.coarser_degree(closed.degree + 2) is None else 0.0
+        code = Ending.UNCHECKED if well else code
+    else:
+        trusted_until = comparison.agree_until
+        if trusted_until < reached and code in (Ending.COMPLETE, Ending.EVENT):
+            code = Ending.UNTRUSTED
+    if doubt is not None:
+        notes.append(f"{doubt}: do not use this trajectory")
+        trusted_until = 0.0
+        code = Ending.UNTRUSTED if code in (Ending.COMPLETE, Ending.EVENT, Ending.UNCHECKED) else code
+    left_cone = result.diagnostics.left_cone
+    if left_cone > 0:
+        notes.append(f"the overlaps left the covariance cone by {left_cone:.2g} and were projected onto it")
+    return _Verdict(Status(code, tuple(notes)), trusted_until)
+
+
+def _mean_notes(closed: ClosedModel) -> list[str]:
+    """What to say when the start decides among several attracting means."""
+    fast, branch = closed.couplings.fast, closed.initial_branch
+    if fast is None or branch is None:
         return []
-    order = couplings.order_parameters(lambda words: system.moments(words, system.initial))
-    trained = np.zeros(len(couplings.model.indices), dtype=bool)
-    trained[couplings.fast.trained] = True
-    points = critical_points(couplings.potential, trained, couplings.start_mean, order.q1, order.q2)
-    attracting = [point for point in points if point.stable]
+    attracting = [point for point in critical_points(fast, branch.q1, branch.q2) if point.stable]
+    moments = closed.system.initial
+    speeds = closed.couplings.speeds(lambda words: closed.system.moments(words, moments))
     notes = []
-    if couplings.fast.kicked:
+    if fast.relax(branch.q1, branch.q2, speeds).kicked:
         notes.append(
             "m(0) lies on an unstable critical point of the means, which their fluctuations leave; the positive side "
             "was taken"
         )
     if len(attracting) <= 1:
         return notes
-    where = ", ".join(str([round(float(m), 4) for m in point.mean[trained]]) for point in attracting)
-    chosen = [round(float(m), 4) for m in order.mean[trained]]
+    where = ", ".join(str([round(float(m), 4) for m in point.mean[fast.moving]]) for point in attracting)
+    chosen = [round(float(m), 4) for m in branch.mean[fast.moving]]
     return [
         *notes,
         f"{len(attracting)} attracting means m* at time 0, {where}: the fast flow from m(0) chose {chosen}, and the "
@@ -197,127 +255,24 @@ def _mean_notes(system: ClosedSystem, couplings: CouplingValues) -> list[str]:
     ]
 
 
-def _closure(value: str | Closure, options: dict[str, object]) -> Closure:
-    if isinstance(value, Closure) and options:
-        raise InputError(f"options {', '.join(options)} go with a closure's name; a Closure already has its own")
-    return closure(value, **options)
-
-
-def _names(observables: Iterable[str | Word]) -> list[str]:
-    if isinstance(observables, str):
-        raise InputError(f"observables = {observables!r} is one name; give a list such as [{observables!r}]")
-    names = [trace_name(item) if isinstance(item, Word) else item for item in observables]
-    for name in names:
-        if not isinstance(name, str):
-            raise InputError(f"observable {name!r} is neither a name such as 'p_12' nor a word")
-    if not names:
-        raise InputError("observables is empty; name at least one, or leave it out for the default ones")
-    return names
-
-
-def _read_all(
-    system: ClosedSystem, couplings: CouplingValues, names: Sequence[str], result: Integration
-) -> tuple[dict[str, FloatArray], Integration]:
-    """Observables at all states, and the integration cut where an assumption fails on reading (a branch of means that
-    ends).
-    """
-    try:
-        return read_observables(system, couplings, names, result.states), result
-    except AssumptionError as error:
-        count = 0
-        couplings.restart()
-        values: dict[str, list[float]] = {name: [] for name in names}
-        for state in result.states:
-            try:
-                row = read_observables(system, couplings, names, state[None])
-            except AssumptionError:
-                break
-            count += 1
-            for name in names:
-                values[name].append(float(row[name][0]))
-        if count == 0:
-            raise
-        after = float(result.times[count - 1])
-        note = f"after t = {after:.6g}: {error}"
-        cut = replace(
-            result, times=result.times[:count], states=result.states[:count], code=BROKEN, notes=(*result.notes, note)
-        )
-        return {name: np.array(column) for name, column in values.items()}, cut
-
-
-def _moments(system: ClosedSystem, state: FloatArray, words: Sequence[Word]) -> FloatArray:
-    return system.moments(words, state)
-
-
-def _doubt(system: ClosedSystem, couplings: CouplingValues, result: Integration) -> str | None:
+def _doubt(task: _Task, result: Integration) -> str | None:
     """Why the couplings are not to be trusted: a cubature error that shows, or Monte Carlo that disagrees at an end."""
-    if couplings.cubature_error > _CUBATURE_LIMIT:
-        return f"the gradients of the potential have a relative cubature error of {couplings.cubature_error:.2g}"
-    for state in (result.states[0], result.states[-1]) if len(result.states) else ():
-        couplings.restart()
+    error = result.diagnostics.cubature_error
+    if error > _CUBATURE_LIMIT:
+        return f"the gradients of the potential have a relative cubature error of {error:.2g}"
+    closed = task.closed
+    for n in (0, -1) if len(result.times) else ():
+        state = result.states[n]
         try:
-            reason = couplings.doubt(partial(_moments, system, state))
+            reason = closed.couplings.doubt(
+                lambda words, state=state: closed.moments(words, state),  # type: ignore[misc]
+                result.branch_at(float(result.times[n])),
+            )
         except AssumptionError:
             continue
         if reason is not None:
             return reason
     return None
-
-
-def _compare(
-    model: AttentionModel,
-    chosen: Closure,
-    coarser: int,
-    initial: JointLaw | ParameterMatrices | None,
-    couplings: CouplingValues,
-    system: ClosedSystem,
-    result: Integration,
-    names: Sequence[str],
-    values: dict[str, FloatArray],
-    errors: dict[str, FloatArray],
-    tolerance: float,
-    rtol: float,
-    atol: float,
-) -> tuple[float, bool]:
-    """Solve at the coarser degree on a finer grid and fill ``errors``: the time up to which both agree, and whether the
-    comparison was interrupted.
-    """
-    lower = chosen.close(ClosureProblem(model, couplings.views, coarser, initial))
-    readable = [name for name in names if _holds(lower, name, couplings)]
-    grid = result.times
-    if result.dense is not None and result.times[-1] > 0:
-        # Between the requested times too: a disagreement there must not hide.
-        grid = np.union1d(grid, np.linspace(0.0, result.times[-1], 65))
-    separate = CouplingValues(model, couplings.views, couplings.start_mean)
-    rough = follow(lower, separate, grid, (), rtol, atol, False, None)
-    couplings.restart()
-    separate.restart()
-    if result.dense is not None:
-        fine_states = result.dense(rough.times)
-        fine = read_observables(system, couplings, readable, fine_states)
-    else:
-        fine = {name: values[name][: len(rough.times)] for name in readable}
-    low = read_observables(lower, separate, readable, rough.states)
-    worst = np.zeros(len(rough.times))
-    for name in readable:
-        gap = np.abs(fine[name] - low[name])
-        worst = np.maximum(worst, gap / np.maximum(1.0, np.abs(fine[name])))
-        where = np.searchsorted(rough.times, result.times)
-        inside = where < len(rough.times)
-        errors[name][inside] = gap[where[inside]]
-    bad = np.flatnonzero(~(worst <= tolerance))
-    stopped = rough.code == INTERRUPTED
-    if len(bad):
-        return (float(rough.times[bad[0] - 1]) if bad[0] else 0.0), stopped
-    return (float(rough.times[-1]) if len(rough.times) else 0.0), stopped
-
-
-def _holds(system: ClosedSystem, name: str, couplings: CouplingValues) -> bool:
-    try:
-        read_observables(system, couplings, (name,), system.initial[None])
-    except InputError:
-        return False
-    return True
 
 
 __all__ = ["TRUST_TOLERANCE", "solve"]

@@ -2,34 +2,35 @@
 
 from __future__ import annotations
 
-from collections.abc import Mapping, Sequence
+from collections.abc import ItemsView, Iterator, KeysView, Mapping, Sequence, ValuesView
 from dataclasses import dataclass, field
 from functools import cached_property
 from pathlib import Path
 from typing import TYPE_CHECKING, Any, ClassVar
 
 import numpy as np
-from numpy.typing import ArrayLike, NDArray
+from numpy.typing import ArrayLike
 
-from aimtheory.dynamics.closed_flow import follow
-from aimtheory.dynamics.coupling_values import CouplingValues, read_observables
+from aimtheory.arrays import FloatArray
+from aimtheory.dynamics.branch import Branch, BranchPath
+from aimtheory.dynamics.closed_model import ClosedModel, read_states
 from aimtheory.dynamics.dense_output import DenseOutput
+from aimtheory.dynamics.integrate import Tolerances, integrate
 from aimtheory.dynamics.meanings import meaning, time_meaning
-from aimtheory.dynamics.status import Status
 from aimtheory.errors import InputError, NumericsError
 from aimtheory.frozen import FrozenMapping
-from aimtheory.hierarchy import Closure, Views, views
-from aimtheory.hierarchy.closures import ClosedSystem, ClosureProblem
+from aimtheory.hierarchy import Closure, Views
+from aimtheory.hierarchy.closures import ClosedSystem
 from aimtheory.hierarchy.initial_moments import ParameterMatrices
+from aimtheory.hierarchy.observables import Observable, observable
 from aimtheory.model import AttentionModel, model_summary
 from aimtheory.records import Result, Variable, field_values, record, save
 from aimtheory.spectra import DressedSpectrum, SpectralMeasure
-from aimtheory.words import Letter, Word, trace_name
+from aimtheory.status import Status
+from aimtheory.words import Letter, Word
 
 if TYPE_CHECKING:
     from aimtheory.spectra import JointLaw
-
-FloatArray = NDArray[np.float64]
 
 _SMALL = 1 << 12
 """States and dense output of at most this many numbers are stored; larger ones are made again when needed."""
@@ -37,15 +38,29 @@ _SMOOTH = 1 << 18
 """Dense output is read for states up to this size; larger ones are drawn through the stored times."""
 
 
+class NamedArrays(FrozenMapping[str, FloatArray]):
+    """Arrays by name. A call gives the arrays alone, so that ``run.values`` is a table and ``run.values()`` the method
+    of a mapping.
+    """
+
+    __slots__ = ()
+
+    def __call__(self) -> ValuesView[FloatArray]:
+        """The arrays in order."""
+        return self.values()
+
+
 @record("trajectory")
 @dataclass(frozen=True, eq=False)
 class Trajectory(Result):
     """The moments of a model over time under a closure of degree M.
 
-    ``run["p_12"]``, ``run["loss"]`` or ``run["tr(S1 S2)"]`` gives an array over ``times``; ``run.at(t)`` values
-    between them. ``status`` says what happened and what to do; ``errors[name]`` is the difference from degree M-2 at
-    each time (NaN where it was not compared) and ``trusted_until`` the last time up to which it stays below
-    ``trust_tolerance`` x max(1, |value|) for every observable. Time is t = n x time_factor x learning_rate / d.
+    A mapping from the names of its observables to arrays over ``times``: ``run["p_12"]``, ``dict(run)``, ``"loss" in
+    run``. Any other observable or word that the states hold is read on demand, ``run["tr(S1 S2)"]``; ``run.at(t)``
+    gives values between the times. ``status`` says what happened and what to do; ``errors[name]`` is the difference
+    from degree M-2 at each time (NaN where it was not compared) and ``trusted_until`` the last time up to which it
+    stays below ``trust_tolerance`` x max(1, |value|) for every observable. ``branches`` are those of the slaved means.
+    Time is t = n x time_factor x learning_rate / d.
     """
 
     frame_dims: ClassVar[tuple[str, ...]] = ("time",)
@@ -63,6 +78,7 @@ class Trajectory(Result):
     states: FloatArray | None = field(repr=False, compare=False, default=None)
     """At the times; None in a file that left them out: they are then made again when something asks for them."""
     dense: DenseOutput | None = field(repr=False, compare=False, default=None)
+    branches: BranchPath | None = field(repr=False, default=None)
     initial: JointLaw | ParameterMatrices | None = field(repr=False, default=None)
     initial_mean: FloatArray | None = None
     evaluations: int = 0
@@ -73,24 +89,34 @@ class Trajectory(Result):
     drawn: Mapping[str, FloatArray] = field(repr=False, compare=False, default=FrozenMapping())
     """Observables on the finer grid ``drawn["time"]``, for figures of a file that left the states out."""
 
-    @cached_property
-    def views(self) -> Views:
-        """The letters in which words are read."""
-        return views(self.model)
+    def __post_init__(self) -> None:
+        """Tables that cannot be changed."""
+        object.__setattr__(self, "values", NamedArrays(self.values))
+        object.__setattr__(self, "errors", FrozenMapping(self.errors))
+        object.__setattr__(self, "events", FrozenMapping(self.events))
 
     @cached_property
+    def closed(self) -> ClosedModel:
+        """The closed model whose states these are."""
+        return ClosedModel(self.model, self.closure, self.degree, self.initial, self.initial_mean)
+
+    @property
+    def views(self) -> Views:
+        """The letters in which words are read."""
+        return self.closed.views
+
+    @property
     def system(self) -> ClosedSystem:
         """The closed system whose states these are."""
-        return self.closure.close(ClosureProblem(self.model, self.views, self.degree, self.initial))
+        return self.closed.system
 
     @cached_property
     def _flow(self) -> tuple[FloatArray, DenseOutput | None]:
         """States at the times and dense output: those that are kept, else by the same integration once more."""
         if self.states is not None:
             return self.states, self.dense
-        couplings = CouplingValues(self.model, self.views, self.initial_mean)
         grid = np.union1d(self.times, [max(self.span, *self.times[-1:])])
-        flow = follow(self.system, couplings, grid, (), self.rtol, self.atol, True, None)
+        flow = integrate(self.closed, grid, Tolerances(self.rtol, self.atol))
         count = len(self.times)
         if not np.array_equal(flow.times[:count], self.times):
             raise NumericsError(
@@ -99,35 +125,54 @@ class Trajectory(Result):
             )
         return flow.states[:count], flow.dense
 
-    @cached_property
-    def _couplings(self) -> CouplingValues:
-        return CouplingValues(self.model, self.views, self.initial_mean)
-
-    def __getitem__(self, name: str | Word) -> FloatArray:
+    def __getitem__(self, name: str | Word | Observable) -> FloatArray:
         """Values over ``times`` of an observable or of a word; ``InputError`` when the state does not hold it."""
-        key = trace_name(name) if isinstance(name, Word) else name
-        return self.values[key] if key in self.values else self.read(key, self._flow[0], self.times)
+        if isinstance(name, str) and name in self.values:
+            return self.values[name]
+        chosen = observable(name, self.model, self.views)
+        if chosen.name in self.values:
+            return self.values[chosen.name]
+        return self.read(chosen, self._flow[0], self.times)
+
+    def keys(self) -> KeysView[str]:
+        """The names of the observables that were computed."""
+        return self.values.keys()
+
+    def items(self) -> ItemsView[str, FloatArray]:
+        """Names and arrays."""
+        return self.values.items()
+
+    def get(self, name: str, default: Any = None) -> Any:
+        """The array of an observable that was computed, else the default."""
+        return self.values.get(name, default)
+
+    def __iter__(self) -> Iterator[str]:
+        return iter(self.values)
 
     def __len__(self) -> int:
-        return len(self.times)
+        return len(self.values)
 
-    def read(self, name: str, states: FloatArray, times: FloatArray | None = None) -> FloatArray:
+    def __contains__(self, name: object) -> bool:
+        """True for the observables that were computed; others may still be read."""
+        return name in self.values
+
+    def read(self, name: str | Word | Observable, states: FloatArray, times: FloatArray | None = None) -> FloatArray:
         """An observable at given states, shape (number of states,).
 
-        ``times`` tells on which branch of means to read them: that of the nearest time of the trajectory.
+        ``times`` says where on the trajectory the states lie, and with it on which branch their means are; without it
+        they are followed from that of time zero, one state after another.
         """
-        means = [f"m_{k + 1}" for k in range(len(self.model.indices))]
-        trained = [mean for mean, moves in zip(means, self.model.trainable, strict=True) if moves]
-        if times is not None and len(times) and all(mean in self.values for mean in trained):
-            nearest = int(np.abs(self.times - times[0]).argmin())
-            start = self._couplings.start_mean.copy()
-            for k, mean in enumerate(means):
-                if mean in self.values:
-                    start[k] = self.values[mean][nearest]
-            self._couplings.restart(start)
-        else:
-            self._couplings.restart()
-        return read_observables(self.system, self._couplings, (name,), states)[name]
+        chosen = observable(name, self.model, self.views)
+        return read_states(self.closed, [chosen], states, self._branches(states, times))[chosen.name]
+
+    def _branches(self, states: FloatArray, times: FloatArray | None) -> Sequence[Branch | None]:
+        if times is not None:
+            return [None if self.branches is None else self.branches.at(float(t)) for t in times]
+        branch, found = self.closed.initial_branch, []
+        for state in states:
+            branch = self.closed.branch(state, branch)
+            found.append(branch)
+        return found
 
     def at(self, times: ArrayLike, names: Sequence[str] | None = None) -> dict[str, FloatArray]:
         """Observables at any times in the solved range, from the dense output.
@@ -142,7 +187,10 @@ class Trajectory(Result):
             )
         points = np.atleast_1d(np.asarray(times, dtype=np.float64))
         states = dense(points)
-        return {name: self.read(name, states, points) for name in (tuple(self.values) if names is None else names)}
+        wanted = tuple(self.values) if names is None else names
+        chosen = [observable(name, self.model, self.views) for name in wanted]
+        found = read_states(self.closed, chosen, states, self._branches(states, points))
+        return {name: found[one.name] for name, one in zip(wanted, chosen, strict=True)}
 
     def curve(self, name: str, points: int = 201) -> tuple[FloatArray, FloatArray]:
         """Times and values to draw: through the dense output when there is one of moderate size, else stored ones."""
@@ -267,4 +315,4 @@ class Trajectory(Result):
         return rf"$$\begin{{array}}{{{'r' * (len(names) + 1)}}} {body} \end{{array}}$$"
 
 
-__all__ = ["Trajectory"]
+__all__ = ["NamedArrays", "Trajectory"]

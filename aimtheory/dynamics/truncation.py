@@ -2,26 +2,27 @@
 
 from __future__ import annotations
 
-from collections.abc import Callable, Mapping, Sequence
+from collections.abc import Callable, Iterable, Mapping, Sequence
 from dataclasses import dataclass, field
 from itertools import pairwise
 from typing import Any, ClassVar
 
 import numpy as np
-from numpy.typing import ArrayLike, NDArray
+from numpy.typing import ArrayLike
 
+from aimtheory.arrays import FloatArray
 from aimtheory.dynamics.integrate import check_times
 from aimtheory.dynamics.solve import solve
 from aimtheory.dynamics.trajectory import Trajectory
 from aimtheory.errors import InputError
-from aimtheory.hierarchy import Closure, views
+from aimtheory.hierarchy import Closure, Views, views
 from aimtheory.hierarchy.moments import check_degree
-from aimtheory.hierarchy.observables import observable_words
+from aimtheory.hierarchy.observables import Observable, Overlap, TraceOf, read_observables
 from aimtheory.model import AttentionModel, model_summary
+from aimtheory.progress import Progress
 from aimtheory.records import Result, Variable, record
 from aimtheory.spectra import JointLaw
-
-FloatArray = NDArray[np.float64]
+from aimtheory.words import Word
 
 _FLOOR = 1e-12
 """Errors below this are rounding and integration error, not truncation; they do not enter a fit."""
@@ -134,10 +135,10 @@ def truncation_study(
     degrees: Sequence[int],
     times: ArrayLike,
     closure: str | Closure = "zero",
-    observables: Sequence[str] | None = None,
+    observables: Iterable[str | Word | Observable] | None = None,
     reference: str | Trajectory | Callable[[str, FloatArray], FloatArray] = "auto",
     initial: JointLaw | None = None,
-    progress: Callable[[float, float], None] | None = None,
+    progress: Progress | None = None,
 ) -> TruncationStudy:
     """Solve at several degrees and measure the error of each against a reference.
 
@@ -157,9 +158,11 @@ def truncation_study(
     if len(orders) < 2 or any(b <= a for a, b in pairwise(orders)):
         raise InputError(f"degrees = {list(degrees)} must be at least two increasing integers")
     grid = check_times(times)
-    names = _default_observables(model, min(orders)) if observables is None else tuple(observables)
-    for name in names:
-        observable_words(name, model, views(model))
+    seen = views(model)
+    chosen = (
+        _default_observables(seen, min(orders)) if observables is None else read_observables(observables, model, seen)
+    )
+    names = tuple(one.name for one in chosen)
     total = len(orders) + 1
     runs = []
     for n, degree in enumerate(orders):
@@ -169,7 +172,7 @@ def truncation_study(
                 degree=degree,
                 times=grid,
                 closure=closure,
-                observables=names,
+                observables=chosen,
                 initial=initial,
                 check=False,
                 dense=False,
@@ -177,7 +180,7 @@ def truncation_study(
         )
         if progress is not None:
             progress(n + 1, total)
-    label, targets = _reference(model, reference, runs, grid, names, orders, closure, initial)
+    label, targets = _reference(model, reference, runs, grid, chosen, orders, closure, initial)
     if progress is not None:
         progress(total, total)
     errors = {
@@ -201,13 +204,12 @@ def truncation_study(
     )
 
 
-def _default_observables(model: AttentionModel, degree: int) -> tuple[str, ...]:
-    trained = [k + 1 for k, index in enumerate(model.indices) if index.trainable]
-    fixed = [k + 1 for k, index in enumerate(model.indices) if not index.trainable]
-    names = [f"t_{k}" for k in trained]
-    if degree >= 2:
-        names += [f"q_{min(k, l)}{max(k, l)}" for k in trained for l in fixed]
-    return tuple(names)
+def _default_observables(seen: Views, degree: int) -> tuple[Observable, ...]:
+    forms = range(len(seen.matrices))
+    trained = [k for k in forms if seen.moves(k)]
+    pairs = [(min(k, l), max(k, l)) for k in trained for l in forms if l not in trained]
+    overlaps = [Overlap.of(seen, k, l) for k, l in pairs] if degree >= 2 else []
+    return (*(TraceOf.form(seen, k) for k in trained), *overlaps)
 
 
 def _reference(
@@ -215,16 +217,16 @@ def _reference(
     reference: str | Trajectory | Callable[[str, FloatArray], FloatArray],
     runs: Sequence[Trajectory],
     grid: FloatArray,
-    names: tuple[str, ...],
+    chosen: tuple[Observable, ...],
     orders: Sequence[int],
     closure: str | Closure,
     initial: JointLaw | None,
 ) -> tuple[str, list[Mapping[str, FloatArray]]]:
     if reference == "auto":
         try:
-            return _reference(model, "gns", runs, grid, names, orders, closure, initial)
+            return _reference(model, "gns", runs, grid, chosen, orders, closure, initial)
         except InputError:
-            return _reference(model, "next", runs, grid, names, orders, closure, initial)
+            return _reference(model, "next", runs, grid, chosen, orders, closure, initial)
     if reference == "gns":
         # gns against itself needs a wide margin, since its error falls slowly late; the zero closure a small one.
         above = max(orders) + (6 if runs[0].closure.name == "gns" else 3)
@@ -234,7 +236,7 @@ def _reference(
             degree=degree,
             times=grid,
             closure="gns",
-            observables=names,
+            observables=chosen,
             initial=initial,
             check=False,
             dense=False,
@@ -246,7 +248,7 @@ def _reference(
             degree=max(orders) + 2,
             times=grid,
             closure=closure,
-            observables=names,
+            observables=chosen,
             initial=initial,
             check=False,
             dense=False,
@@ -255,9 +257,9 @@ def _reference(
     if isinstance(reference, Trajectory):
         if len(reference.times) < len(grid) or not np.allclose(reference.times[: len(grid)], grid, rtol=0, atol=1e-12):
             raise InputError("the reference trajectory was solved at other times; solve it at the times of the study")
-        return repr(reference), [{name: reference[name] for name in names}] * len(runs)
+        return repr(reference), [{name: reference[name] for name in (one.name for one in chosen)}] * len(runs)
     if callable(reference):
-        exact = {name: np.asarray(reference(name, grid), dtype=np.float64) for name in names}
+        exact = {name: np.asarray(reference(name, grid), dtype=np.float64) for name in (one.name for one in chosen)}
         return "the exact solution", [exact] * len(runs)
     raise InputError(f"unknown reference {reference!r}; use 'auto', 'gns', 'next', a trajectory, or a function")
 

@@ -6,6 +6,8 @@ from dataclasses import dataclass
 
 import sympy as sp
 
+from aimtheory.words import spelled_indices
+
 
 @dataclass(frozen=True, order=True)
 class Coupling:
@@ -29,8 +31,7 @@ class Coupling:
     @property
     def name(self) -> str:
         """Plain name: g_12, g1_12, g2_12, beta_1, gamma."""
-        separator = "," if max(self.k, self.l) >= 9 else ""
-        pair = f"{self.k + 1}{separator}{self.l + 1}"
+        pair = spelled_indices(self.k, self.l)
         return {
             "gradient": f"g_{pair}",
             "gradient_transposed": f"g1_{pair}",
@@ -47,7 +48,7 @@ class Coupling:
     @property
     def latex(self) -> str:
         """LaTeX in the notation of the source: a component of the gradient of Phi, beta_k, gamma."""
-        pair = f"{self.k + 1},{self.l + 1}" if max(self.k, self.l) >= 9 else f"{self.k + 1}{self.l + 1}"
+        pair = spelled_indices(self.k, self.l)
         return {
             "gradient": rf"[\nabla\Phi]_{{{pair}}}",
             "gradient_transposed": rf"[\nabla_{{q^{{(1)}}}}\Phi]_{{{pair}}}",

@@ -17,8 +17,9 @@ from aimtheory.errors import InputError
 from aimtheory.frozen import FrozenMapping
 from aimtheory.hierarchy.couplings import Coupling
 from aimtheory.hierarchy.drift import DriftEntries, ReplacementTable, drift_entries
-from aimtheory.hierarchy.observables import observable_words
+from aimtheory.hierarchy.observables import Loss, Observable, read_observables
 from aimtheory.hierarchy.views import Views, views
+from aimtheory.hierarchy.word_mapping import WordMapping
 from aimtheory.model import AttentionModel, model_summary
 from aimtheory.records import Result, Variable, record
 from aimtheory.scalars import to_sympy
@@ -283,10 +284,10 @@ class MomentHierarchy(Result):
         return table
 
     @cached_property
-    def equations(self) -> Mapping[Word, sp.Expr]:
+    def equations(self) -> WordMapping[sp.Expr]:
         """The open equations as sympy: word -> its time derivative in symbols mu[...] and g_kl, calls on missing words
-        included."""
-        return FrozenMapping(
+        included. A word may also be given by its name, ``h.equations["tr(S1 S2)"]``."""
+        return WordMapping(
             {
                 word: sp.Add(
                     *(
@@ -295,7 +296,9 @@ class MomentHierarchy(Result):
                     )
                 )
                 for n, word in enumerate(self.words)
-            }
+            },
+            self.views,
+            "equations of this hierarchy",
         )
 
     @cached_property
@@ -341,7 +344,9 @@ def moment_symbol(word: Word) -> sp.Symbol:
     return sp.Symbol(trace_name(word), real=True)
 
 
-def derive(model: AttentionModel, degree: int, observables: Iterable[str | Word] | None = None) -> MomentHierarchy:
+def derive(
+    model: AttentionModel, degree: int, observables: Iterable[str | Word | Observable] | None = None
+) -> MomentHierarchy:
     """Derive the moment hierarchy of a model up to degree M, symbolically and exactly.
 
     All canonical words up to degree M when ``observables`` is None, else those on which the named observables
@@ -361,13 +366,10 @@ def derive(model: AttentionModel, degree: int, observables: Iterable[str | Word]
     seen.alphabet.check_length(longest + 1)
     if observables is None:
         return MomentHierarchy(model, degree, seen, _all_words(seen, degree, longest))
-    if isinstance(observables, str | Word):
-        raise InputError(f"observables = {str(observables)!r} is one observable; put it in a list")
-    names = tuple(trace_name(w) if isinstance(w, Word) else w for w in observables)
-    if not names:
-        raise InputError("observables is empty; name at least one, such as 'p_12', or pass None for all words")
+    chosen = read_observables(observables, model, seen)
     # The couplings are functions of the second moments, so these always belong to the system.
-    wanted = [w for name in (*names, "loss") for w in observable_words(name, model, seen)]
+    wanted = [word for one in (*chosen, Loss.of(seen)) for word in one.words]
+    names = tuple(one.name for one in chosen)
     return MomentHierarchy(model, degree, seen, _reachable(seen, wanted, degree, longest), names)
 
 

@@ -1,29 +1,45 @@
-"""Observables: the named quantities of a trajectory, as functions of traces of words.
+"""Observables: the named quantities of a trajectory or a simulation, as values that say what they need and are read.
 
 Names: ``t_1`` = tr S_1; ``q_12`` = tr(S_1 S_2); ``q1_12`` = tr(S_1 S_2^T); ``q2_12`` = tr(S_1 S_2); ``p_12`` = q_12 -
-t_1 t_2, the structural overlap; ``loss`` = Phi; and any word, ``tr(S1 S2)``. Simulations and theories evaluate the same
-objects.
+t_1 t_2, the structural overlap; ``m_1``, the mean of a form; ``loss`` = Phi; the explicit traces of the model by their
+names; and any word, ``tr(S1 S2)``. A name is read once, by ``observable``, and spelled here alone; simulations and
+theories evaluate the same objects.
 """
 
 from __future__ import annotations
 
 import re
-from collections.abc import Callable, Sequence
+from abc import ABC, abstractmethod
+from collections.abc import Callable, Iterable, Mapping, Sequence
 from dataclasses import dataclass
+from typing import Any, Protocol
 
 import numpy as np
-from numpy.typing import NDArray
 
+from aimtheory.arrays import FloatArray
 from aimtheory.errors import InputError
 from aimtheory.hierarchy.couplings import Coupling
 from aimtheory.hierarchy.views import Views
 from aimtheory.model import AttentionModel
-from aimtheory.words import Polynomial, Word, canonical_trace, leibniz
+from aimtheory.words import Polynomial, Word, canonical_trace, leibniz, read_pair, spelled_indices, trace_name
 
-FloatArray = NDArray[np.float64]
+Moments = Callable[[Sequence[Word]], FloatArray]
+"""From words to their normalized traces, words on the last axis."""
 
-_MEAN = re.compile(r"m_(\d+)")
-_NAMED = re.compile(r"(t)_(\d+)|(q|q1|q2|p)_(?:(\d)(\d)?|(\d+),(\d+))")
+_INDEXED = re.compile(r"(t|m|q|q1|q2|p)_(\d+(?:,\d+)?)")
+
+
+class Reading(Protocol):
+    """What an observable is evaluated on: a state of a theory, or the matrices of a simulation."""
+
+    def moments(self, words: Sequence[Word]) -> FloatArray:
+        """Normalized traces of words, shape (len(words),)."""
+
+    def mean(self, k: int) -> float:
+        """The mean m_k = Tr S_k/sqrt(d) of a form, of order one where tr S_k vanishes; k counts from 0."""
+
+    def loss(self) -> float:
+        """The population loss Phi."""
 
 
 @dataclass(frozen=True)
@@ -47,8 +63,10 @@ class TracePolynomial:
                 merged[key] = merged.get(key, 0.0) + float(coefficient)
         return cls(tuple(merged), tuple(merged.values()), constant)
 
-    def __call__(self, moments: Callable[[Sequence[Word]], FloatArray]) -> FloatArray:
-        """The value, given a function from words to moments (words on the last axis)."""
+    def __call__(self, moments: Moments) -> Any:
+        """The value, given a function from words to moments (words on the last axis), in the numbers it gives."""
+        if not self.words:
+            return self.constant
         return moments(self.words) @ np.array(self.coefficients) + self.constant
 
 
@@ -77,128 +95,271 @@ class OverlapReader:
 
     def words(self) -> tuple[Word, ...]:
         """All words that the order parameters need, each once."""
-        rows = [*self.traces, *(p for row in (*self.transposed, *self.plain) for p in row)]
-        return tuple(dict.fromkeys(word for polynomial in rows for word in polynomial.words))
+        return _words_of([*self.traces, *(p for row in (*self.transposed, *self.plain) for p in row)])
+
+
+def _words_of(polynomials: Iterable[TracePolynomial]) -> tuple[Word, ...]:
+    return tuple(dict.fromkeys(word for polynomial in polynomials for word in polynomial.words))
+
+
+def _overlap_words(views: Views) -> tuple[Word, ...]:
+    """What the couplings, and with them the loss and the slaved means, read of a state."""
+    reader = OverlapReader.of(views)
+    rows = [p for row in (*reader.transposed, *reader.plain) for p in row]
+    return _words_of([*rows, *(TracePolynomial.of(trace) for trace in named_traces(views).values())])
 
 
 @dataclass(frozen=True)
-class NamedObservable:
-    """value = first - second x third (the last two absent for a plain trace), in trace polynomials.
+class Observable(ABC):
+    """A named number of a state: ``words`` are the traces it needs, ``evaluate`` reads it.
 
-    A mean m_k = Tr S_k/sqrt(d) = sqrt(d) tr S_k is ``per_root_dim``: a matrix of finite d has it, moments in the
-    limit do not (it is of order one while tr S_k vanishes; theories slave it to the overlaps).
+    ``solve`` takes a subclass of your own beside names: a frozen dataclass with these two methods.
+
+    >>> import aimtheory as aim
+    >>> from aimtheory.hierarchy import views
+    >>> model = aim.models.load("tied-softmax")
+    >>> overlap = observable("p_12", model, views(model))
+    >>> overlap.name, [str(word) for word in overlap.words]
+    ('p_12', ['S1 S2', 'S1', 'S2'])
     """
 
     name: str
-    first: TracePolynomial
-    second: TracePolynomial | None = None
-    third: TracePolynomial | None = None
-    per_root_dim: bool = False
+
+    @property
+    @abstractmethod
+    def words(self) -> tuple[Word, ...]:
+        """Words whose moments a state must hold for the observable to be read."""
+
+    @abstractmethod
+    def evaluate(self, reading: Reading) -> Any:
+        """The value at a state: a number of the kind that the reading gives, float or of more digits."""
+
+
+@dataclass(frozen=True)
+class TraceOf(Observable):
+    """A linear function of traces: tr of a word or of a polynomial of letters."""
+
+    trace: TracePolynomial
+
+    @classmethod
+    def word(cls, word: Word, name: str | None = None) -> TraceOf:
+        """tr(word), called ``tr(S1 S2)`` unless it has a name."""
+        return cls(trace_name(word) if name is None else name, TracePolynomial.of(Polynomial({word: 1})))
+
+    @classmethod
+    def form(cls, views: Views, k: int) -> TraceOf:
+        """t_k = tr S_k; k counts from 0."""
+        return cls(f"t_{spelled_indices(k)}", TracePolynomial.of(views.matrices[k]))
 
     @property
     def words(self) -> tuple[Word, ...]:
-        """Words whose moments the observable needs."""
-        parts = [part for part in (self.first, self.second, self.third) if part is not None]
-        return tuple(dict.fromkeys(word for part in parts for word in part.words))
+        """The words of the trace."""
+        return self.trace.words
 
-    def __call__(self, moments: Callable[[Sequence[Word]], FloatArray], dim: int | None = None) -> FloatArray:
-        """The value, given a function from words to moments (words on the last axis); ``dim`` is d, for a mean."""
-        value = self.first(moments)
-        if self.second is not None and self.third is not None:
-            value = value - self.second(moments) * self.third(moments)
-        if self.per_root_dim:
-            if dim is None:
-                raise InputError(f"observable {self.name!r} is a mean, of order one where moments vanish: give dim=")
-            value = value * np.sqrt(dim)
-        return value
+    def evaluate(self, reading: Reading) -> Any:
+        """The trace at a state."""
+        return self.trace(reading.moments)
 
 
-def mean_index(name: str, model: AttentionModel) -> int | None:
-    """The index k (from 0) when the name is a mean ``m_k`` of the forms, else None.
+@dataclass(frozen=True)
+class Overlap(TraceOf):
+    """tr(S_k S_l^T) or tr(S_k S_l) of two forms; k and l count from 0.
 
-    Raises ``InputError`` for a model whose forms are centred, whose means are zero by definition, or without that
-    index.
+    ``q1`` is the first, ``q2`` the second and ``q`` the overlap that measures alignment: the first, unless both
+    matrices are symmetric and the two are one.
     """
-    match = _MEAN.fullmatch(name.strip())
-    if match is None:
-        return None
-    k = int(match[1]) - 1
-    if not 0 <= k < len(model.indices):
-        raise InputError(f"observable {name!r} does not fit a model with {len(model.indices)} indices")
-    if model.centred:
-        raise InputError(
-            f"observable {name!r} is the mean of a form, and the forms of this model are centred: their mean is zero; "
-            "use centred=False for a model that keeps it"
-        )
-    return k
+
+    k: int
+    l: int
+
+    @classmethod
+    def of(cls, views: Views, k: int, l: int, kind: str = "q") -> Overlap:
+        """The overlap of forms k and l; ``kind`` is q, q1 or q2."""
+        first, second = views.matrices[k], views.matrices[l]
+        plain = kind == "q2" or (kind == "q" and first.is_symmetric and second.is_symmetric)
+        trace = TracePolynomial.of(first * (second if plain else second.T))
+        return cls(f"{kind}_{spelled_indices(k, l)}", trace, k, l)
 
 
-def named_observable(name: str, model: AttentionModel, views: Views) -> NamedObservable:
-    """The observable of that name; ``InputError`` lists the names that exist. ``loss`` is not one: it is Phi of the
-    overlaps."""
-    mean = mean_index(name, model)
-    if mean is not None:
-        return NamedObservable(name, TracePolynomial.of(views.matrices[mean]), per_root_dim=True)
-    match = _NAMED.fullmatch(name.strip())
-    if match is None:
-        if not name.strip().startswith("tr(") or not name.strip().endswith(")"):
+@dataclass(frozen=True)
+class StructuralOverlap(Observable):
+    """p_kl = q_kl - t_k t_l, the overlap of the traceless parts of two forms."""
+
+    overlap: Overlap
+    first: TracePolynomial
+    second: TracePolynomial
+
+    @classmethod
+    def of(cls, views: Views, k: int, l: int) -> StructuralOverlap:
+        """The structural overlap of forms k and l, counted from 0."""
+        traces = [TracePolynomial.of(views.matrices[n]) for n in (k, l)]
+        return cls(f"p_{spelled_indices(k, l)}", Overlap.of(views, k, l), *traces)
+
+    @property
+    def words(self) -> tuple[Word, ...]:
+        """Those of the overlap and of both traces."""
+        return _words_of([self.overlap.trace, self.first, self.second])
+
+    def evaluate(self, reading: Reading) -> Any:
+        """The structural overlap at a state."""
+        moments = reading.moments
+        return self.overlap.trace(moments) - self.first(moments) * self.second(moments)
+
+
+@dataclass(frozen=True)
+class Mean(Observable):
+    """m_k = Tr S_k/sqrt(d), the mean of a form, slaved to the overlaps in the limit d -> infinity; k counts from 0."""
+
+    k: int
+    overlaps: tuple[Word, ...]
+
+    @classmethod
+    def of(cls, views: Views, k: int) -> Mean:
+        """The mean of form k."""
+        return cls(f"m_{spelled_indices(k)}", k, _overlap_words(views))
+
+    @property
+    def words(self) -> tuple[Word, ...]:
+        """Those of the overlaps to which it is slaved."""
+        return self.overlaps
+
+    def evaluate(self, reading: Reading) -> float:
+        """The mean at a state."""
+        return reading.mean(self.k)
+
+
+@dataclass(frozen=True)
+class Loss(Observable):
+    """Phi, the population loss without the weight decay term."""
+
+    overlaps: tuple[Word, ...]
+
+    @classmethod
+    def of(cls, views: Views) -> Loss:
+        """The loss of the model of these views."""
+        return cls("loss", _overlap_words(views))
+
+    @property
+    def words(self) -> tuple[Word, ...]:
+        """Those of the order parameters of which it is a function."""
+        return self.overlaps
+
+    def evaluate(self, reading: Reading) -> float:
+        """Phi at a state."""
+        return reading.loss()
+
+
+def named_traces(views: Views) -> Mapping[str, Polynomial]:
+    """Explicit order parameters of the model by name, as polynomials in views."""
+    return getattr(views, "traces", {})
+
+
+def observable(item: str | Word | Observable, model: AttentionModel, views: Views) -> Observable:
+    """The observable of a name, or of a word; an ``Observable`` passes through.
+
+    Indices count from 1, and stand side by side or with a comma between: ``q_12``, ``q_1,10``; digits that mean one
+    pair alone do too. Raises ``InputError`` for a name that is none, listing those that exist, for indices that the
+    model does not have, and for the mean of forms that are centred.
+    """
+    if isinstance(item, Observable):
+        return item
+    if isinstance(item, Word):
+        return TraceOf.word(canonical_trace(item), trace_name(item))
+    if not isinstance(item, str):
+        raise InputError(f"observable {item!r} is neither a name such as 'p_12' nor a word")
+    name = item.strip()
+    if name == "loss":
+        return Loss.of(views)
+    if name in named_traces(views):
+        return TraceOf(name, TracePolynomial.of(named_traces(views)[name]))
+    match = _INDEXED.fullmatch(name)
+    if match is not None:
+        return _indexed(name, match[1], match[2], model, views)
+    if name.startswith("tr(") and name.endswith(")"):
+        return TraceOf.word(views.parse(name), name)
+    raise InputError(
+        f"unknown observable {item!r}; use t_1, q_12, q1_12, q2_12, p_12, m_1, loss, "
+        f"{''.join(f'{trace}, ' for trace in named_traces(views))}or a trace such as "
+        f"tr({' '.join(str(a) for a in views.alphabet.letters[:2])})"
+    )
+
+
+def _indexed(name: str, kind: str, digits: str, model: AttentionModel, views: Views) -> Observable:
+    count = len(views.matrices)
+    if kind in ("t", "m"):
+        k = int(digits) - 1 if digits.isdigit() else -1
+        if not 0 <= k < count:
+            raise _misfit(name, count)
+        if kind == "t":
+            return TraceOf.form(views, k)
+        if model.centred:
             raise InputError(
-                f"unknown observable {name!r}; use t_1, q_12, q1_12, q2_12, p_12, m_1, loss, or a trace such as "
-                f"tr({' '.join(str(a) for a in views.alphabet.letters[:2])})"
+                f"observable {name!r} is the mean of a form, and the forms of this model are centred: their mean is "
+                "zero; use centred=False for a model that keeps it"
             )
-        return NamedObservable(name, TracePolynomial.of(Polynomial({views.parse(name): 1})))
-    kind, *digits = [group for group in match.groups() if group is not None]
-    indices = [int(digit) - 1 for digit in digits]
-    if len(indices) != (1 if kind == "t" else 2) or not all(0 <= k < len(model.indices) for k in indices):
-        raise InputError(
-            f"observable {name!r} does not fit a model with {len(model.indices)} indices; write t_k with one index and "
-            f"q_kl, p_kl with two, from 1 to {len(model.indices)}"
-        )
-    first = views.matrices[indices[0]]
-    if kind == "t":
-        return NamedObservable(name, TracePolynomial.of(first))
-    second = views.matrices[indices[1]]
-    if kind in ("q", "p") and not (first.is_symmetric and second.is_symmetric):
-        # For matrices that are not symmetric the overlap that measures alignment is tr(S_k S_l^T).
-        product = first * second.T
-    else:
-        product = first * (second.T if kind == "q1" else second)
-    overlap = TracePolynomial.of(product)
-    if kind != "p":
-        return NamedObservable(name, overlap)
-    return NamedObservable(name, overlap, TracePolynomial.of(first), TracePolynomial.of(second))
+        return Mean.of(views, k)
+    pair = read_pair(digits, count)
+    if pair is None:
+        raise _misfit(name, count)
+    return StructuralOverlap.of(views, *pair) if kind == "p" else Overlap.of(views, *pair, kind)
 
 
-def observable_words(name: str, model: AttentionModel, views: Views) -> tuple[Word, ...]:
-    """The words an observable needs; for ``loss`` and the means ``m_k`` the overlaps that the couplings read."""
-    if name == "loss" or mean_index(name, model) is not None:
-        reader = OverlapReader.of(views)
-        rows = [p for row in (*reader.transposed, *reader.plain) for p in row]
-        return tuple(dict.fromkeys(word for polynomial in rows for word in polynomial.words))
-    return named_observable(name, model, views).words
+def _misfit(name: str, count: int) -> InputError:
+    comma = ", with a comma between them where one has two digits" if count > 9 else ""
+    return InputError(
+        f"observable {name!r} does not fit a model with {count} indices; write t_k with one index and q_kl, p_kl with "
+        f"two, from 1 to {count}{comma}"
+    )
 
 
-def default_observables(model: AttentionModel) -> tuple[str, ...]:
-    """The observables shown when none are asked for: traces, overlaps and structural overlaps of the trained indices,
-    their means when the forms have one, and the loss."""
-    count = len(model.indices)
-    separator = "," if count > 9 else ""
-    moving = {k + 1 for k, index in enumerate(model.indices) if index.trainable}
-    pairs = [(k, l) for k in range(1, count + 1) for l in range(k, count + 1) if k in moving or l in moving]
-    symmetric = all(index.factorization.is_symmetric for index in model.indices)
-    names = [f"t_{k}" for k in sorted(moving)] if model.centred else [f"m_{k}" for k in sorted(moving)]
-    for prefix in ("q", "p") if symmetric else ("q1", "q2", "p"):
-        names += [f"{prefix}_{k}{separator}{l}" for k, l in pairs]
-    return (*names, "loss")
+def read_observables(
+    items: Iterable[str | Word | Observable] | None, model: AttentionModel, views: Views
+) -> tuple[Observable, ...]:
+    """Observables from a list of names and words, each once; the default ones of the model for None.
+
+    Raises ``InputError`` for one name in place of a list, for an empty list and as ``observable``.
+    """
+    if items is None:
+        return default_observables(model, views)
+    if isinstance(items, str | Word | Observable):
+        shown = str(items) if isinstance(items, str | Word) else items.name
+        raise InputError(f"observables = {shown!r} is one name; put it in a list: give a list such as [{shown!r}]")
+    found = [observable(item, model, views) for item in items]
+    if not found:
+        raise InputError("observables is empty; name at least one, or leave it out for the default ones")
+    return tuple({one.name: one for one in found}.values())
+
+
+def default_observables(model: AttentionModel, views: Views) -> tuple[Observable, ...]:
+    """The observables shown when none are asked for: traces, overlaps and structural overlaps of the trained forms,
+    their means when the forms have one, the explicit traces, and the loss."""
+    forms = range(len(views.matrices))
+    moving = [k for k in forms if views.moves(k)]
+    pairs = [(k, l) for k in forms for l in forms[k:] if k in moving or l in moving]
+    kinds = ("q",) if all(matrix.is_symmetric for matrix in views.matrices) else ("q1", "q2")
+    return (
+        *(TraceOf.form(views, k) if model.centred else Mean.of(views, k) for k in moving),
+        *(Overlap.of(views, k, l, kind) for kind in kinds for k, l in pairs),
+        *(StructuralOverlap.of(views, k, l) for k, l in pairs),
+        *(TraceOf(name, TracePolynomial.of(trace)) for name, trace in named_traces(views).items()),
+        Loss.of(views),
+    )
 
 
 __all__ = [
-    "NamedObservable",
+    "Loss",
+    "Mean",
+    "Moments",
+    "Observable",
+    "Overlap",
     "OverlapReader",
+    "Reading",
+    "StructuralOverlap",
+    "TraceOf",
     "TracePolynomial",
     "default_observables",
-    "mean_index",
-    "named_observable",
-    "observable_words",
+    "named_traces",
+    "observable",
+    "read_observables",
     "trace_drift",
 ]

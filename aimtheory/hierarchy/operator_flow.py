@@ -256,8 +256,6 @@ class OperatorSystem(ClosedSystem):
             )
             for letter, shape in zip(self.moving, self.shapes, strict=True)
         ]
-        self._cached_state: FloatArray | None = None
-        self._cached: dict[tuple[Letter, ...], FloatArray] = {}
 
     @property
     def initial(self) -> FloatArray:
@@ -282,16 +280,15 @@ class OperatorSystem(ClosedSystem):
         return np.concatenate([program(couplings, matrices).ravel() for program in self._programs])
 
     def moments(self, words: Sequence[Word], state: FloatArray) -> FloatArray:
-        """Any word: split in the middle, tr(uv) = <u^T start, v start>; words of one state share their halves."""
-        if self._cached_state is not state:
-            self._cached_state, self._cached = state, {(): self.start}
+        """Any word: split in the middle, tr(uv) = <u^T start, v start>; words of one call share their halves."""
+        shared: dict[tuple[Letter, ...], FloatArray] = {(): self.start}
         matrices = self.matrices(state)
         values = []
         for view in words:
             word = self._at_base(self.level.expand(view))
             half = len(word) // 2
-            left = self._product(word.T.letters[len(word) - half :], matrices)
-            values.append(self.functional(left, self._product(word.letters[half:], matrices)))
+            left = _product(word.T.letters[len(word) - half :], matrices, shared)
+            values.append(self.functional(left, _product(word.letters[half:], matrices, shared)))
         return np.array(values)
 
     @staticmethod
@@ -306,14 +303,6 @@ class OperatorSystem(ClosedSystem):
                 "use closure='zero' to read it"
             )
         return word.rotate(start)
-
-    def _product(self, letters: tuple[Letter, ...], matrices: Products) -> FloatArray:
-        if letters not in self._cached:
-            rest = self._product(letters[1:], matrices)
-            whole = rest.ndim == 2 and len(letters) == 1
-            value = matrices[letters[0]] if whole else matrices[letters[0]] @ rest
-            self._cached[letters] = value.toarray() if sps.issparse(value) else value
-        return self._cached[letters]
 
     def matrix(self, letter: Letter, state: FloatArray) -> FloatArray:
         """A view as a dense matrix at a state."""
@@ -330,6 +319,18 @@ class OperatorSystem(ClosedSystem):
             return spectral_measure(matrix, self.start)
         nodes: FloatArray = np.linalg.eigvalsh(matrix).astype(np.float64)
         return SpectralMeasure(nodes, np.full(len(nodes), 1 / len(nodes)))
+
+
+def _product(
+    letters: tuple[Letter, ...], matrices: Products, known: dict[tuple[Letter, ...], FloatArray]
+) -> FloatArray:
+    """The product of letters applied to ``known[()]``; every tail of it is kept in ``known``."""
+    if letters not in known:
+        rest = _product(letters[1:], matrices, known)
+        whole = rest.ndim == 2 and len(letters) == 1
+        value = matrices[letters[0]] if whole else matrices[letters[0]] @ rest
+        known[letters] = value.toarray() if sps.issparse(value) else value
+    return known[letters]
 
 
 __all__ = ["Level", "MatrixPolynomial", "OperatorSystem", "Products", "Sizes", "Term"]

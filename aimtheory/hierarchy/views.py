@@ -95,6 +95,10 @@ class Views(Uncached):
         space, or, when the parameters are the letters, its share of the shortest term of an S_k."""
         return self.parameter_degrees[letter.base]
 
+    def moves(self, k: int) -> bool:
+        """True when S_k, k counted from 0, contains a letter that moves."""
+        return any(letter in self.drift for letter in self.matrices[k].letters)
+
     def is_constant(self, word: Word) -> bool:
         """True when no letter of the word moves, as for words of the teacher alone."""
         return all(letter.base not in self.drift for letter in word)

@@ -32,8 +32,10 @@ def encode(value: object, sink: Sink | None = None, where: str = "the value") ->
     >>> encode({"width": Fraction(1, 2), "times": (0.0, float("inf"))})
     {'width': {'$fraction': [1, 2]}, 'times': {'$tuple': [0.0, {'$float': 'inf'}]}}
     """
-    if value is None or isinstance(value, bool | str):
+    if value is None or isinstance(value, bool):
         return value
+    if isinstance(value, str):
+        return str(value)
     entry = entry_of(value)
     if entry is not None:
         values = entry.to_record(value)

@@ -36,7 +36,9 @@ def attributes(result: Storable) -> dict[str, str | int | float]:
         if isinstance(value, bool):
             found[name] = int(value)
         elif isinstance(value, str | int | float | np.number):
-            found[name] = value.item() if isinstance(value, np.number) else value
+            # A member of an enumeration of texts is stored as the text it is.
+            plain = str(value) if isinstance(value, str) else value
+            found[name] = plain.item() if isinstance(plain, np.number) else plain
     return found
 
 

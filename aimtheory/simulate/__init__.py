@@ -1,6 +1,5 @@
 """Simulations at finite d: online SGD, AMP, gradient descent, finite-d forms, and their comparison with theory."""
 
-from aimtheory.simulate.algorithm_status import AlgorithmStatus as AlgorithmStatus
 from aimtheory.simulate.amp import AmpState as AmpState
 from aimtheory.simulate.amp import amp as amp
 from aimtheory.simulate.amp_run import AmpRun as AmpRun
@@ -13,7 +12,6 @@ from aimtheory.simulate.gradient_descent import gradient_descent as gradient_des
 from aimtheory.simulate.gradient_descent_run import GradientDescentRun as GradientDescentRun
 from aimtheory.simulate.online_sgd import OnlineSgd as OnlineSgd
 from aimtheory.simulate.parameters import initial_parameters as initial_parameters
-from aimtheory.simulate.run_status import RunStatus as RunStatus
 from aimtheory.simulate.sgd_driver import sgd as sgd
 from aimtheory.simulate.sgd_run import SgdRun as SgdRun
 from aimtheory.simulate.teacher_data import TeacherData as TeacherData
@@ -21,13 +19,11 @@ from aimtheory.simulate.teacher_data import teacher_data as teacher_data
 from aimtheory.simulate.token_blocks import TokenBlocks as TokenBlocks
 
 __all__ = [
-    "AlgorithmStatus",
     "AmpRun",
     "AmpState",
     "Comparison",
     "GradientDescentRun",
     "OnlineSgd",
-    "RunStatus",
     "SgdRun",
     "TeacherData",
     "TokenBlocks",

@@ -16,7 +16,7 @@ from __future__ import annotations
 
 import math
 import time as clock
-from collections.abc import Callable, Iterable, Sequence
+from collections.abc import Iterable, Sequence
 from typing import Any
 
 import numpy as np
@@ -30,25 +30,19 @@ from aimtheory.bayes import (
     StateEvolution,
     make_channel,
 )
+from aimtheory.checks import check_integer, check_positive
 from aimtheory.errors import InputError, NumericsError
-from aimtheory.simulate.algorithm_status import (
-    CONVERGED,
-    DIVERGED,
-    INTERRUPTED,
-    STATIONARY,
-    UNCONVERGED,
-    AlgorithmStatus,
-)
+from aimtheory.progress import Progress
 from aimtheory.simulate.amp_run import AMP_VALUES, AmpRun
 from aimtheory.simulate.gaussian_tokens import float_type
 from aimtheory.simulate.pair_forms import pair_forms, weighted_outer_sum
-from aimtheory.simulate.run_arguments import check_integer, check_positive, seed_roots
+from aimtheory.simulate.run_arguments import seed_roots
 from aimtheory.simulate.teacher_data import TeacherData, check_memory_limit, law_priors, sample_count, teacher_data
 from aimtheory.simulate.token_blocks import TokenBlocks
 from aimtheory.spectra import denoise_matrix
+from aimtheory.status import Ending, Status
 
 FloatArray = NDArray[np.float64]
-Progress = Callable[[float, float], None]
 
 _ROUNDING = 1e3
 """Multiples of the machine epsilon to which the forms are trusted: below its square V means exact recovery."""
@@ -250,14 +244,14 @@ def amp(
     shape = (len(roots), iterations + 1, len(priors))
     tables = {name: np.full(shape, np.nan) for name in AMP_VALUES}
     made = np.zeros(len(roots), dtype=np.int64)
-    codes: list[str] = []
+    codes: list[Ending] = []
     estimates: list[FloatArray] = []
     teachers: list[FloatArray] = []
     exact: list[bool] = []
     collapsed: list[int] = []
     began = clock.perf_counter()
     for row, root in enumerate(roots):
-        code = UNCONVERGED
+        code = Ending.UNCONVERGED
         state: AmpState | None = None
         data: TeacherData | None = None
         try:
@@ -270,7 +264,7 @@ def amp(
                 except NumericsError:
                     finite = False
                 if not finite:
-                    code = DIVERGED
+                    code = Ending.DIVERGED
                     break
                 _record(tables, row, step, state, data)
                 made[row] = step
@@ -280,22 +274,22 @@ def amp(
                     collapsed.append(row)
                     break
                 if state.change <= tolerance or state.exact:
-                    code = CONVERGED
+                    code = Ending.CONVERGED
                     break
                 if _settled(tables["change"][row, : step + 1, 0], tables["variance"][row, : step + 1], state):
-                    code = STATIONARY
+                    code = Ending.STATIONARY
                     break
         except KeyboardInterrupt:
-            code = INTERRUPTED
+            code = Ending.INTERRUPTED
         codes.append(code)
-        exact.append(code == CONVERGED and state is not None and state.exact)
+        exact.append(code == Ending.CONVERGED and state is not None and state.exact)
         if state is not None and data is not None:
             estimates.append(state.estimates)
             teachers.append(data.teachers)
-        if code in (CONVERGED, STATIONARY) or row in collapsed:
+        if code in (Ending.CONVERGED, Ending.STATIONARY) or row in collapsed:
             for table in tables.values():
                 table[row, made[row] :] = table[row, made[row]]
-        if code == INTERRUPTED:
+        if code == Ending.INTERRUPTED:
             break
     spent = clock.perf_counter() - began
     reached = int(made.max())
@@ -304,11 +298,11 @@ def amp(
         values = {name: table[..., 0] for name, table in values.items()}
     predicted: dict[str, FloatArray] = {}
     theory: FloatArray | float = math.nan
-    if predict and codes[-1] != INTERRUPTED:
+    if predict and codes[-1] != Ending.INTERRUPTED:
         try:
             predicted, theory = _state_evolution(built, priors, samples / dim**2, reached, damping)
         except KeyboardInterrupt:
-            codes.append(INTERRUPTED)
+            codes.append(Ending.INTERRUPTED)
     run = AmpRun(
         channel=built,
         priors=priors,
@@ -324,13 +318,13 @@ def amp(
         values=values,
         predicted=predicted,
         theory=theory,
-        status=AlgorithmStatus.worst(codes, CONVERGED),
+        status=Status.worst(codes, Ending.CONVERGED),
         estimates=tuple(estimates),
         teachers=tuple(teachers),
         seconds=spent,
     )
     notes = _notes(run, exact, collapsed, labels)
-    object.__setattr__(run, "status", AlgorithmStatus(run.status.code, notes))
+    object.__setattr__(run, "status", Status(run.status.code, notes))
     return run
 
 

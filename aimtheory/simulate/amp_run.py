@@ -14,8 +14,8 @@ from numpy.typing import NDArray
 from aimtheory.bayes import Channel, LawPrior
 from aimtheory.errors import InputError
 from aimtheory.records import Result, Variable, record, save
-from aimtheory.simulate.algorithm_status import AlgorithmStatus
 from aimtheory.simulate.channel_summary import channel_summary
+from aimtheory.status import Status
 
 FloatArray = NDArray[np.float64]
 
@@ -65,7 +65,7 @@ class AmpRun(Result):
     values: Mapping[str, FloatArray]
     predicted: Mapping[str, FloatArray]
     theory: FloatArray | float
-    status: AlgorithmStatus
+    status: Status
     estimates: tuple[FloatArray, ...] = field(repr=False, default=())
     teachers: tuple[FloatArray, ...] = field(repr=False, default=())
     seconds: float = 0.0

@@ -7,11 +7,11 @@ from collections.abc import Mapping
 import numpy as np
 from numpy.typing import ArrayLike
 
+from aimtheory.checks import check_integer
 from aimtheory.errors import InputError
 from aimtheory.model import EMBEDDING, AttentionModel
 from aimtheory.simulate.gaussian_tokens import FloatArray, GaussianTokens
 from aimtheory.simulate.parameters import Matrices, build_forms, check_parameters, model_letters
-from aimtheory.simulate.run_arguments import check_integer
 
 
 def forms(

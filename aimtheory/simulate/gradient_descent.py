@@ -12,25 +12,25 @@ from __future__ import annotations
 
 import math
 import time as clock
-from collections.abc import Callable, Iterable, Sequence
+from collections.abc import Iterable, Sequence
 from typing import Any
 
 import numpy as np
 from numpy.typing import NDArray
 
 from aimtheory.bayes import Channel, StateEvolution, make_channel
+from aimtheory.checks import check_integer, check_positive
 from aimtheory.errors import InputError
-from aimtheory.simulate.algorithm_status import COMPLETE, DIVERGED, INTERRUPTED, AlgorithmStatus
+from aimtheory.progress import Progress
 from aimtheory.simulate.gaussian_tokens import FloatArray, float_type
 from aimtheory.simulate.gradient_descent_run import GradientDescentRun
 from aimtheory.simulate.output_loss import OutputLoss, output_loss
-from aimtheory.simulate.run_arguments import check_integer, check_positive, seed_roots
+from aimtheory.simulate.run_arguments import seed_roots
 from aimtheory.simulate.teacher_data import check_memory_limit, law_priors, sample_count, teacher_data
 from aimtheory.simulate.token_blocks import TokenBlocks
 from aimtheory.spectra import Wishart
 from aimtheory.spectra.law import to_float
-
-Progress = Callable[[float, float], None]
+from aimtheory.status import Ending, Status
 
 
 def loss_and_gradient_of_factor(
@@ -157,7 +157,7 @@ def gradient_descent(
     teachers: list[NDArray[np.float64]] = []
     scale = to_float(law.trace, "trace") / rank
     total = len(roots) * count * int(marks[-1])
-    code = COMPLETE
+    code = Ending.COMPLETE
     began = clock.perf_counter()
     for row, root in enumerate(roots):
         try:
@@ -173,7 +173,7 @@ def gradient_descent(
                 done = (row * count + number) * int(marks[-1])
                 students, found = _descend(factor, data.tokens, loss, scale, rate, marks, done, total, progress)
                 if students is None:
-                    code = DIVERGED if code == COMPLETE else code
+                    code = Ending.DIVERGED if code == Ending.COMPLETE else code
                     continue
                 sums += students
                 finished += 1
@@ -181,14 +181,14 @@ def gradient_descent(
                 losses[row, number] = found / samples
                 averaged[row] = ((sums / finished - teacher) ** 2).sum(axis=(1, 2)) / dim
         except KeyboardInterrupt:
-            code = INTERRUPTED
+            code = Ending.INTERRUPTED
         if len(teachers) > len(averages) and np.isfinite(averaged[row, -1]):
             averages.append(sums[-1] / finished)
-        if code == INTERRUPTED:
+        if code == Ending.INTERRUPTED:
             break
     spent = clock.perf_counter() - began
     theory = math.nan
-    if predict and code != INTERRUPTED:
+    if predict and code != Ending.INTERRUPTED:
         theory = float(StateEvolution(prior, built).solve(samples / dim**2).mmse)
     return GradientDescentRun(
         channel=built,
@@ -206,7 +206,7 @@ def gradient_descent(
         losses=losses,
         averaged=averaged,
         theory=theory,
-        status=AlgorithmStatus(code),
+        status=Status(code),
         averages=tuple(averages),
         teachers=tuple(teachers),
         seconds=spent,

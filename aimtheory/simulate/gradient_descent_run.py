@@ -13,8 +13,8 @@ from numpy.typing import NDArray
 from aimtheory.bayes import Channel, LawPrior
 from aimtheory.errors import InputError
 from aimtheory.records import Result, Variable, record, save
-from aimtheory.simulate.algorithm_status import AlgorithmStatus
 from aimtheory.simulate.channel_summary import channel_summary
+from aimtheory.status import Status
 
 FloatArray = NDArray[np.float64]
 
@@ -46,7 +46,7 @@ class GradientDescentRun(Result):
     losses: FloatArray
     averaged: FloatArray
     theory: float
-    status: AlgorithmStatus
+    status: Status
     averages: tuple[FloatArray, ...] = field(repr=False, default=())
     teachers: tuple[FloatArray, ...] = field(repr=False, default=())
     seconds: float = 0.0

@@ -2,37 +2,16 @@
 
 from __future__ import annotations
 
-import math
 from collections.abc import Iterable
-from typing import Any
 
 import numpy as np
 from numpy.typing import ArrayLike, NDArray
 
 from aimtheory.arrays import real_array
+from aimtheory.checks import check_integer
 from aimtheory.errors import InputError
 from aimtheory.hierarchy import Views
-from aimtheory.hierarchy.observables import default_observables
-from aimtheory.model import AttentionModel
-from aimtheory.words import Letter, Word, trace_name
-
-
-def check_integer(value: Any, name: str, lowest: int) -> int:
-    """The value as an int of at least ``lowest``, else ``InputError``."""
-    if isinstance(value, bool) or not isinstance(value, int | np.integer) or value < lowest:
-        raise InputError(f"{name} = {value!r} must be an integer of at least {lowest}")
-    return int(value)
-
-
-def check_positive(value: Any, name: str) -> float:
-    """The value as a finite float above 0, else ``InputError``."""
-    try:
-        number = float(value)
-    except (TypeError, ValueError):
-        raise InputError(f"{name} = {value!r} is not a number") from None
-    if not (math.isfinite(number) and number > 0):
-        raise InputError(f"{name} = {value!r} must be a positive number")
-    return number
+from aimtheory.words import Letter
 
 
 def step_counts(times: ArrayLike | None, steps: ArrayLike | None, unit: float) -> NDArray[np.int64]:
@@ -89,18 +68,6 @@ def seed_roots(
     return labels, [np.random.SeedSequence(value) for value in labels]
 
 
-def observable_names(observables: Iterable[str | Word] | None, model: AttentionModel) -> tuple[str, ...]:
-    """Names to measure: the default ones of the model when None; words become their trace names."""
-    if observables is None:
-        return default_observables(model)
-    if isinstance(observables, str):
-        raise InputError(f"observables = {observables!r} is one name; give a list such as [{observables!r}]")
-    names = tuple(dict.fromkeys(trace_name(item) if isinstance(item, Word) else item for item in observables))
-    if not names:
-        raise InputError("observables is empty; name at least one, or leave it out for the default ones")
-    return names
-
-
 def spectral_views(names: Iterable[str], letters: Views) -> tuple[Letter, ...]:
     """Symmetric views by name, else ``InputError`` with those that exist."""
     if isinstance(names, str):
@@ -118,9 +85,6 @@ def spectral_views(names: Iterable[str], letters: Views) -> tuple[Letter, ...]:
 
 
 __all__ = [
-    "check_integer",
-    "check_positive",
-    "observable_names",
     "seed_roots",
     "snap_times",
     "spectral_views",

@@ -5,14 +5,17 @@ from __future__ import annotations
 import math
 import time as clock
 from collections.abc import Callable, Iterable, Mapping, Sequence
+from dataclasses import dataclass
 
 import numpy as np
 from numpy.typing import ArrayLike, NDArray
 
+from aimtheory.checks import check_integer, check_positive
 from aimtheory.errors import InputError
-from aimtheory.hierarchy import Views, views
-from aimtheory.hierarchy.observables import named_observable
+from aimtheory.hierarchy import views
+from aimtheory.hierarchy.observables import Observable, OverlapReader, read_observables
 from aimtheory.model import AttentionModel
+from aimtheory.progress import Progress
 from aimtheory.simulate.gaussian_tokens import GaussianTokens, float_type, spare_thread
 from aimtheory.simulate.online_sgd import OnlineSgd
 from aimtheory.simulate.parameters import (
@@ -24,21 +27,15 @@ from aimtheory.simulate.parameters import (
     seed_streams,
 )
 from aimtheory.simulate.run_arguments import (
-    check_integer,
-    check_positive,
-    observable_names,
     seed_roots,
     snap_times,
     spectral_views,
     step_counts,
 )
-from aimtheory.simulate.run_status import COMPLETE, DIVERGED, INTERRUPTED, RunStatus
 from aimtheory.simulate.sgd_run import SgdRun
 from aimtheory.simulate.word_traces import WordTraces
+from aimtheory.status import Ending, Status
 from aimtheory.words import Letter, Word
-
-Progress = Callable[[float, float], None]
-"""Called with (time done over all seeds, time to do)."""
 
 _NOISE_LIMIT = 0.05
 """learning_rate x d / batch above which a note says that gradient noise biases the comparison with the limit."""
@@ -57,7 +54,7 @@ def sgd(
     seed: int | None = None,
     seeds: Iterable[int] | None = None,
     rng: np.random.Generator | None = None,
-    observables: Iterable[str | Word] | None = None,
+    observables: Iterable[str | Word | Observable] | None = None,
     initial: Mapping[str, ArrayLike] | None = None,
     eigenvalues: Iterable[str] = (),
     snapshots: bool = False,
@@ -115,27 +112,24 @@ def sgd(
     kind = float_type(dtype)
     labels, roots = seed_roots(seed, seeds, rng)
     letters = views(model)
-    names = observable_names(observables, model)
-    for name in names:
-        if name != "loss":
-            named_observable(name, model, letters)
+    chosen = read_observables(observables, model, letters)
     spectra = spectral_views(eigenvalues, letters)
     given = None if initial is None else check_parameters(model, initial, dim)
 
     shape = (len(roots), len(counts))
     recorder = _Recorder(
-        values={name: np.full(shape, np.nan) for name in names},
+        observables=chosen,
+        values={one.name: np.full(shape, np.nan) for one in chosen},
         eigenvalues={str(view): np.full((*shape, dim), np.nan) for view in spectra},
         spectra=spectra,
-        model=model,
-        views=letters,
-        dim=dim,
+        overlaps=OverlapReader.of(letters),
+        loss_samples=loss_samples,
     )
     concentration: dict[str, float] = {}
     finals: list[Matrices] = []
     kept: list[tuple[Matrices, ...]] = []
     diverged: dict[int, float] = {}
-    code, done, spent, flops = COMPLETE, 0, 0.0, 0
+    code, done, spent, flops = Ending.COMPLETE, 0, 0.0, 0
     total = int(counts[-1]) * len(roots)
     report = _throttled(progress, unit)
     for row, root in enumerate(roots):
@@ -163,22 +157,22 @@ def sgd(
                         report(done + step, total)
                     spent += clock.perf_counter() - began
                     if finite:
-                        finite = recorder.record(row, column, state, traces, samples, loss_samples)
+                        finite = recorder.record(row, column, state, traces, samples)
                     if not finite:
                         diverged[row] = step * unit
                         break
                     if snapshots:
                         snapshot.append(state.original())
         except KeyboardInterrupt:
-            code = INTERRUPTED
+            code = Ending.INTERRUPTED
         done += step
         if state is not None:
             finals.append(state.original())
             kept.append(tuple(snapshot))
-        if code == INTERRUPTED:
+        if code is Ending.INTERRUPTED:
             break
-    if diverged and code == COMPLETE:
-        code = DIVERGED
+    if diverged and code is Ending.COMPLETE:
+        code = Ending.DIVERGED
     return SgdRun(
         model=model,
         dim=dim,
@@ -189,7 +183,7 @@ def sgd(
         times=snap_times(counts, unit, times),
         steps=counts,
         values=recorder.values,
-        status=RunStatus(code, _notes(diverged, labels, rate * dim / batch, concentration)),
+        status=Status(code, _notes(diverged, labels, rate * dim / batch, concentration)),
         loss_samples=loss_samples,
         concentration=concentration,
         eigenvalues=recorder.eigenvalues,
@@ -207,27 +201,25 @@ class _Recorder:
 
     def __init__(
         self,
+        observables: Sequence[Observable],
         values: dict[str, NDArray[np.float64]],
         eigenvalues: dict[str, NDArray[np.float64]],
         spectra: Sequence[Letter],
-        model: AttentionModel,
-        views: Views,
-        dim: int,
+        overlaps: OverlapReader,
+        loss_samples: int,
     ) -> None:
+        self.observables = observables
         self.values = values
         self.eigenvalues = eigenvalues
         self.spectra = spectra
-        self.dim = dim
-        self.readers = {name: named_observable(name, model, views) for name in values if name != "loss"}
+        self.overlaps = overlaps
+        self.loss_samples = loss_samples
 
-    def record(
-        self, row: int, column: int, state: OnlineSgd, traces: WordTraces, samples: GaussianTokens, loss_samples: int
-    ) -> bool:
+    def record(self, row: int, column: int, state: OnlineSgd, traces: WordTraces, samples: GaussianTokens) -> bool:
         """Measure; False when a value is not finite, and then nothing is written."""
         traces.load({name: state.parameters[name] for name in state.letters})
-        found = {name: float(reader(traces, self.dim)) for name, reader in self.readers.items()}
-        if "loss" in self.values:
-            found["loss"] = _sampled_loss(state, samples, loss_samples)
+        reading = _MatrixReading(traces, self.overlaps, state, samples, self.loss_samples)
+        found = {one.name: float(one.evaluate(reading)) for one in self.observables}
         if not all(math.isfinite(value) for value in found.values()):
             return False
         for name, value in found.items():
@@ -235,6 +227,29 @@ class _Recorder:
         for letter in self.spectra:
             self.eigenvalues[str(letter)][row, column] = np.linalg.eigvalsh(traces.matrix(letter))
         return True
+
+
+@dataclass(frozen=True)
+class _MatrixReading:
+    """The matrices of a simulated state, as observables read them."""
+
+    traces: WordTraces
+    overlaps: OverlapReader
+    state: OnlineSgd
+    samples: GaussianTokens
+    loss_samples: int
+
+    def moments(self, words: Sequence[Word]) -> NDArray[np.float64]:
+        """Traces of the matrices."""
+        return self.traces(words)
+
+    def mean(self, k: int) -> float:
+        """Tr S_k/sqrt(d)."""
+        return float(self.overlaps.traces[k](self.traces)) * math.sqrt(self.traces.dim)
+
+    def loss(self) -> float:
+        """The mean loss of fresh samples."""
+        return _sampled_loss(self.state, self.samples, self.loss_samples)
 
 
 def _sampled_loss(state: OnlineSgd, samples: GaussianTokens, count: int) -> float:
@@ -264,6 +279,8 @@ def _notes(
     diverged: Mapping[int, float], labels: Sequence[int | None], noise: float, concentration: Mapping[str, float]
 ) -> tuple[str, ...]:
     notes = [f"seed {labels[row]} diverged at t = {time:.4g}" for row, time in diverged.items()]
+    if diverged:
+        notes.append("Lower the learning rate, raise batch, or add weight decay")
     if noise > _NOISE_LIMIT:
         notes.append(
             f"learning_rate x dim / batch = {noise:.3g}: gradient noise of this relative order biases a "
@@ -277,4 +294,4 @@ def _notes(
     return tuple(notes)
 
 
-__all__ = ["Progress", "sgd"]
+__all__ = ["sgd"]

@@ -14,7 +14,7 @@ from aimtheory.errors import InputError
 from aimtheory.model import AttentionModel
 from aimtheory.model.records import model_summary
 from aimtheory.records import Result, Variable, record, save
-from aimtheory.simulate.run_status import INTERRUPTED, RunStatus
+from aimtheory.status import Ending, Status
 
 FloatArray = NDArray[np.float64]
 
@@ -42,7 +42,7 @@ class SgdRun(Result):
     times: FloatArray
     steps: NDArray[np.int64]
     values: Mapping[str, FloatArray]
-    status: RunStatus
+    status: Status
     loss_samples: int
     concentration: Mapping[str, float]
     eigenvalues: Mapping[str, FloatArray] = field(repr=False, default_factory=dict)
@@ -76,7 +76,7 @@ class SgdRun(Result):
         """The mean over seeds. An interrupted run averages the seeds that got there; after a divergence the mean is
         NaN, since the seeds that survive are a biased choice."""
         table = self._table(name)
-        if self.status.code != INTERRUPTED:
+        if self.status.code is not Ending.INTERRUPTED:
             return table.mean(axis=0)
         count = self.count(name)
         return np.where(count > 0, np.nansum(table, axis=0) / np.maximum(count, 1), np.nan)

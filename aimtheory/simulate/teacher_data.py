@@ -12,9 +12,9 @@ from numpy.typing import NDArray
 
 from aimtheory.bayes import Channel, LawPrior, Prior, make_prior
 from aimtheory.bayes.channel import check_alpha
+from aimtheory.checks import check_integer
 from aimtheory.errors import InputError
 from aimtheory.simulate.pair_forms import pair_forms
-from aimtheory.simulate.run_arguments import check_integer
 from aimtheory.simulate.token_blocks import TokenBlocks
 
 Float64Array = NDArray[np.float64]

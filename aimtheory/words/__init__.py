@@ -7,6 +7,8 @@ from aimtheory.words.alphabet import Alphabet as Alphabet
 from aimtheory.words.cyclic_derivative import cotangent_pullback as cotangent_pullback
 from aimtheory.words.cyclic_derivative import cyclic_derivative as cyclic_derivative
 from aimtheory.words.cyclic_derivative import leibniz as leibniz
+from aimtheory.words.index_names import read_pair as read_pair
+from aimtheory.words.index_names import spelled_indices as spelled_indices
 from aimtheory.words.letters import Letter as Letter
 from aimtheory.words.polynomial import Polynomial as Polynomial
 from aimtheory.words.trace import canonical_trace as canonical_trace
@@ -24,5 +26,7 @@ __all__ = [
     "cyclic_derivative",
     "leibniz",
     "parse_word",
+    "read_pair",
+    "spelled_indices",
     "trace_name",
 ]

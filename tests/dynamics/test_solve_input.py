@@ -179,4 +179,4 @@ def test_representations(model):
     assert "degree=3" in repr(run)
     assert run._repr_latex_().startswith("$$")
     assert run.status.code == "unchecked"
-    assert len(run) == 2
+    assert len(run.times) == 2

@@ -1,5 +1,7 @@
 """What a user asks of a hierarchy: restriction, graph, missing words, names, reports, helpful errors."""
 
+from types import SimpleNamespace
+
 import networkx as nx
 import numpy as np
 import pytest
@@ -9,7 +11,7 @@ import aimtheory as aim
 from aimtheory.hierarchy import word_drift
 from aimtheory.hierarchy.graph import moment_graph, write_graphml
 from aimtheory.hierarchy.moments import moment_symbol
-from aimtheory.hierarchy.observables import default_observables, named_observable
+from aimtheory.hierarchy.observables import default_observables, observable
 from aimtheory.model import tied
 from aimtheory.model.losses import MeanSquaredError
 from aimtheory.words import trace_name
@@ -234,16 +236,16 @@ def test_named_observables_on_matrices(name):
     expected = {"t_1": t1, "t_2": t2, "q_12": q1, "q1_12": q1, "q2_12": q2, "p_12": q1 - t1 * t2, "p_21": q1 - t1 * t2}
     expected["p_1,2"] = expected["p_12"]
     for key, value in expected.items():
-        assert named_observable(key, model, seen)(moments) == pytest.approx(value, rel=1e-12), key
+        read = observable(key, model, seen).evaluate(SimpleNamespace(moments=moments))
+        assert read == pytest.approx(value, rel=1e-12), key
 
 
 def test_default_observables_can_be_read():
     for model in (TIED, UNTIED, DIRECT, many_teachers()):
         seen = aim.derive(model, 2, observables=["loss"]).views
-        names = default_observables(model)
-        assert names[-1] == "loss"
-        for name in names[:-1]:
-            named_observable(name, model, seen)
+        shown = default_observables(model, seen)
+        assert shown[-1].name == "loss"
+        assert [observable(one.name, model, seen) for one in shown] == list(shown)
 
 
 def many_teachers():

@@ -7,7 +7,8 @@ import pytest
 from scipy import stats
 
 import aimtheory as aim
-from aimtheory.simulate import RunStatus, SgdRun, compare, sgd
+from aimtheory.simulate import SgdRun, compare, sgd
+from aimtheory.status import Status
 
 
 @dataclass(frozen=True)
@@ -50,7 +51,7 @@ def run_with(values, status="complete"):
         times=TIMES,
         steps=np.array([0, 100, 200]),
         values={"p_12": table},
-        status=RunStatus(status),
+        status=Status(status),
         loss_samples=1,
         concentration={},
     )
