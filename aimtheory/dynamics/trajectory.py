@@ -34,6 +34,8 @@ if TYPE_CHECKING:
 
 _SMALL = 1 << 12
 """States and dense output of at most this many numbers are stored; larger ones are made again when needed."""
+_DRAWN, _POINTS = 1 << 12, 101
+"""States of at most this size are read at so many times for the curves that a file keeps in their stead."""
 _SMOOTH = 1 << 18
 """Dense output is read for states up to this size; larger ones are drawn through the stored times."""
 
@@ -273,10 +275,12 @@ class Trajectory(Result):
             size += self.dense.coefficients.size + self.dense.states.size
         if states or size <= _SMALL:
             return values
-        curves = {name: self.curve(name) for name in self.values}
-        fine = {name: curve for name, (grid, curve) in curves.items() if len(grid) > len(self.times)}
-        drawn = {"time": next(iter(curves.values()))[0], **fine} if fine else dict(self.drawn)
-        return {**values, "states": None, "dense": None, "drawn": drawn}
+        drawn: Mapping[str, FloatArray] = self.drawn
+        if not drawn and self.states is not None and self.states.shape[1] <= _DRAWN:
+            curves = {name: self.curve(name, _POINTS) for name in self.values}
+            fine = {name: curve for name, (grid, curve) in curves.items() if len(grid) > len(self.times)}
+            drawn = {"time": next(iter(curves.values()))[0], **fine} if fine else {}
+        return {**values, "states": None, "dense": None, "drawn": dict(drawn)}
 
     def save(self, path: str | Path, *, overwrite: bool = False, states: bool = False, **beside: Any) -> Path:
         """Write a file; its suffix chooses the format, see ``Result.save``. An existing file is kept unless
