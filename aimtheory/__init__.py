@@ -19,11 +19,21 @@ _EXPORTS = {
     "AssumptionError": "aimtheory.errors",
     "InputError": "aimtheory.errors",
     "NumericsError": "aimtheory.errors",
-    "AttentionIndex": "aimtheory.model",
     "AttentionModel": "aimtheory.model",
-    "Factorization": "aimtheory.model",
+    "Context": "aimtheory.model",
+    "CrossEntropy": "aimtheory.model",
+    "ExpressionLoss": "aimtheory.model",
+    "Form": "aimtheory.model",
+    "MeanSquaredError": "aimtheory.model",
+    "Parameter": "aimtheory.model",
+    "Trace": "aimtheory.model",
+    "ValueLoss": "aimtheory.model",
     "Atomic": "aimtheory.spectra",
     "Empirical": "aimtheory.spectra",
+    "Constant": "aimtheory.spectra",
+    "GaussianEntries": "aimtheory.spectra",
+    "SquareRoot": "aimtheory.spectra",
+    "UserDensity": "aimtheory.spectra",
     "GOE": "aimtheory.spectra",
     "GaussianFactors": "aimtheory.spectra",
     "Ginibre": "aimtheory.spectra",
@@ -74,17 +84,27 @@ if TYPE_CHECKING:
     from aimtheory.errors import NumericsError as NumericsError
     from aimtheory.hierarchy import MomentHierarchy as MomentHierarchy
     from aimtheory.hierarchy import derive as derive
-    from aimtheory.model import AttentionIndex as AttentionIndex
     from aimtheory.model import AttentionModel as AttentionModel
-    from aimtheory.model import Factorization as Factorization
+    from aimtheory.model import Context as Context
+    from aimtheory.model import CrossEntropy as CrossEntropy
+    from aimtheory.model import ExpressionLoss as ExpressionLoss
+    from aimtheory.model import Form as Form
+    from aimtheory.model import MeanSquaredError as MeanSquaredError
+    from aimtheory.model import Parameter as Parameter
+    from aimtheory.model import Trace as Trace
+    from aimtheory.model import ValueLoss as ValueLoss
     from aimtheory.model import library as models  # noqa: F401
     from aimtheory.results import load as load
     from aimtheory.spectra import GOE as GOE
     from aimtheory.spectra import Atomic as Atomic
+    from aimtheory.spectra import Constant as Constant
     from aimtheory.spectra import Empirical as Empirical
+    from aimtheory.spectra import GaussianEntries as GaussianEntries
     from aimtheory.spectra import GaussianFactors as GaussianFactors
     from aimtheory.spectra import Ginibre as Ginibre
     from aimtheory.spectra import MatrixFamily as MatrixFamily
+    from aimtheory.spectra import SquareRoot as SquareRoot
+    from aimtheory.spectra import UserDensity as UserDensity
     from aimtheory.spectra import Wishart as Wishart
 
 

@@ -11,6 +11,7 @@ from typing import TypeAlias
 import sympy as sp
 
 from aimtheory.errors import InputError
+from aimtheory.expression import parse_expression
 
 Scalar: TypeAlias = Fraction | float | sp.Expr
 """An exact rational, a float, or a sympy expression (a symbol, an algebraic number)."""
@@ -24,8 +25,8 @@ def to_scalar(value: object, name: str = "number") -> Scalar:
 
     Integers, ``Fraction``, sympy rationals and strings become a ``Fraction``: ``"2/3"``, and ``"0.3"``, which is 3/10
     as it is written; the float 0.3 is the binary number next to it and stays a float; other sympy expressions pass
-    through. Text is matched against a pattern and never evaluated. Raises ``InputError`` on NaN, infinity, a string
-    beyond the range of floats, and anything else.
+    through, also as text (``"sqrt(2)"``). Text is read by a whitelist and never evaluated. Raises ``InputError`` on
+    NaN, infinity, a string beyond the range of floats, and anything else.
 
     >>> to_scalar("2/3"), to_scalar("0.3"), to_scalar(1), to_scalar(0.5)
     (Fraction(2, 3), Fraction(3, 10), Fraction(1, 1), 0.5)
@@ -39,7 +40,7 @@ def to_scalar(value: object, name: str = "number") -> Scalar:
             return Fraction(int(numerator), int(denominator or 1))
         if _DECIMAL.fullmatch(text):
             return _exact_decimal(text, name)
-        raise InputError(f"{name} = {value!r} is not a number; write a rational such as 2/3 or a decimal such as 0.5")
+        return _algebraic(text, name)
     if isinstance(value, bool) or value is None:
         raise InputError(f"{name} = {value!r} is not a number")
     if isinstance(value, sp.Basic):
@@ -66,6 +67,17 @@ def _exact_decimal(text: str, name: str) -> Fraction:
     if size == 0 and float(mantissa) != 0:
         raise InputError(f"{name} = {text!r} is below the smallest float; write 0, or choose other units")
     return Fraction(mantissa) if size == 0 and exponent else Fraction(text)
+
+
+def _algebraic(text: str, name: str) -> Scalar:
+    """A number such as sqrt(2), read by the whitelist of ``parse_expression``."""
+    try:
+        number = parse_expression(text)
+    except InputError:
+        raise InputError(
+            f"{name} = {text!r} is not a number; write a rational such as 2/3, a decimal such as 0.5, or sqrt(2)"
+        ) from None
+    return to_scalar(number, name)
 
 
 def _finite(value: float, name: str) -> float:

@@ -122,9 +122,9 @@ def model() -> aim.AttentionModel:
     from aimtheory.model.losses import MeanSquaredError
 
     law = aim.Wishart(width=1, trace=1)
-    return aim.AttentionModel(
-        tokens=1,
-        indices=tuple(aim.AttentionIndex(tied(k), law, k in TRAINED) for k in range(INDICES)),
+    return aim.AttentionModel.of(
+        *(tied(k + 1, law, trained=k in TRAINED) for k in range(INDICES)),
+        contexts=((1, 1),),
         loss=MeanSquaredError("linear", students=TRAINED, teachers=(2,)),
         weight_decay=GAMMA,
     )

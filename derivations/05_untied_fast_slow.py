@@ -187,12 +187,10 @@ def letters(k: int) -> dict[str, Polynomial]:
 def model() -> aim.AttentionModel:
     """Two trained untied matrices and one teacher, weight decay a symbol, forms with a mean."""
     factors, teacher = aim.GaussianFactors(width=1, left=1, right="1/2"), aim.Ginibre(variance=1)
-    return aim.AttentionModel(
-        tokens=1,
-        indices=(
-            *(aim.AttentionIndex(untied(k), factors, True) for k in TRAINED),
-            aim.AttentionIndex(direct(2, name="M"), teacher, False),
-        ),
+    return aim.AttentionModel.of(
+        *(untied(k + 1, factors) for k in TRAINED),
+        direct(3, teacher, name="M", trained=False),
+        contexts=((1, 1),),
         loss=MeanSquaredError("linear", students=TRAINED, teachers=(2,)),
         weight_decay=GAMMA,
         centred=False,

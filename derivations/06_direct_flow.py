@@ -188,9 +188,9 @@ def linear_case() -> dict[str, sp.Expr]:
 def model() -> aim.AttentionModel:
     """Two trained matrices and one teacher, weight decay a symbol."""
     law = aim.Ginibre(variance=1)
-    return aim.AttentionModel(
-        tokens=1,
-        indices=tuple(aim.AttentionIndex(direct(k), law, k in TRAINED) for k in range(INDICES)),
+    return aim.AttentionModel.of(
+        *(direct(k + 1, law, trained=k in TRAINED) for k in range(INDICES)),
+        contexts=((1, 1),),
         loss=MeanSquaredError("linear", students=TRAINED, teachers=(2,)),
         weight_decay=GAMMA,
     )

@@ -40,9 +40,10 @@ def number(term: Polynomial) -> sp.Expr:
 def equations() -> dict[str, sp.Expr]:
     """dq_12/dt and dt_1/dt from the library, weight decay a symbol, in the symbols mu and g."""
     law = aim.Wishart(width=1, trace=1)
-    model = aim.AttentionModel(
-        tokens=1,
-        indices=(aim.AttentionIndex(tied(0), law, True), aim.AttentionIndex(tied(1), law, False)),
+    model = aim.AttentionModel.of(
+        tied(1, law),
+        tied(2, law, trained=False),
+        contexts=((1, 1),),
         loss=MeanSquaredError("linear"),
         weight_decay=GAMMA,
     )

@@ -27,7 +27,7 @@ from trace_words import (
 
 import aimtheory as aim
 from aimtheory.hierarchy.latex import equation_latex
-from aimtheory.model import AttentionIndex, Factorization, LetterLaws, direct
+from aimtheory.model import direct, written
 from aimtheory.model.losses import MeanSquaredError
 from aimtheory.words import Letter
 from aimtheory.words import Polynomial as LibraryPolynomial
@@ -43,14 +43,17 @@ def model(frozen: bool, decay: object) -> aim.AttentionModel:
     letters = Letter("S0"), Letter("U1", "d", "r1"), Letter("V1", "d", "r1")
     first, left, right = letters
     M, AA, BB = (LibraryPolynomial.word(x, y.T) for x, y in ((left, right), (left, left), (right, right)))
-    form = Factorization("custom", "S1", LibraryPolynomial.word(first) + M, (("M1", M), ("A1", AA), ("B1", BB)))
-    laws = LetterLaws({"S0": 1, "U1": 1, "V1": "1/2"}, {"r1": "1/4"})
-    return aim.AttentionModel(
-        tokens=1,
-        indices=(
-            AttentionIndex(form, laws, True, ("S0",) if frozen else ()),
-            AttentionIndex(direct(1, name="M"), aim.Ginibre(variance=1), False),
-        ),
+    laws = {
+        "S0": aim.Ginibre(variance=1),
+        "U1": aim.GaussianEntries(width="1/4", trace="1/4"),
+        "V1": aim.GaussianEntries(width="1/4", trace="1/8"),
+    }
+    trained = ("U1", "V1") if frozen else True
+    return aim.AttentionModel.of(
+        written("S1", LibraryPolynomial.word(first) + M, laws, trained=trained),
+        direct(2, aim.Ginibre(variance=1), name="M", trained=False),
+        names=(("M1", M), ("A1", AA), ("B1", BB)),
+        contexts=((1, 1),),
         loss=MeanSquaredError("linear"),
         weight_decay=decay,
         centred=False,

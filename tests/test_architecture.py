@@ -25,6 +25,7 @@ ORDER = (
     ("files",),
     ("progress",),
     ("checks",),
+    ("expression",),
     ("scalars",),
     ("arrays",),
     ("records",),

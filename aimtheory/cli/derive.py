@@ -90,13 +90,17 @@ def run(arguments: argparse.Namespace, session: Session) -> int:
 
 def closed_potential(hierarchy: MomentHierarchy) -> sp.Expr | None:
     """The closed form of Phi in the order parameters that the model has, or None."""
-    from aimtheory.population import potential
+    from aimtheory.population import population_loss
+    from aimtheory.population.closed_forms import order_symbols, tied_symbols
 
     model = hierarchy.model
-    population = potential(model.loss, model.tokens, model.covariance_matrix)
-    if all(matrix.is_symmetric for matrix in hierarchy.views.matrices):
-        return population.symbolic_tied_value()
-    return population.symbolic_value([0] * len(model.indices) if model.centred else None)
+    population = population_loss(model)
+    mean, q1, q2 = order_symbols(len(model.forms))
+    zero = [0] * len(model.forms)
+    if model.symmetric:
+        q = tied_symbols(len(model.forms))
+        return population.symbolic_value(zero, q, q)
+    return population.symbolic_value(zero if model.centred else mean, q1, q2)
 
 
 def render(hierarchy: MomentHierarchy, chosen: str, potential: sp.Expr | None) -> str:

@@ -10,7 +10,7 @@ from aimtheory.cli.session import Session
 from aimtheory.errors import InputError
 
 if TYPE_CHECKING:
-    from aimtheory.model import AttentionModel
+    from aimtheory.model import AttentionModel, Parameter
 
 
 def register(subparsers: Subparsers) -> None:
@@ -50,25 +50,38 @@ def run(arguments: argparse.Namespace, session: Session) -> int:
 
 
 def describe(model: AttentionModel) -> str:
-    """One line: parameterization, tokens, loss, laws of student and teacher.
+    """One line: forms, tokens, loss, laws of the parameters.
 
     >>> from aimtheory.model import library
     >>> describe(library.load("tied-erf"))
-    'tied, L = 1, mse of erf, student wishart(width=1, trace=1), teacher wishart(width=1, trace=1)'
+    'S1 = W1 W1^T (trained), S2 = W2 W2^T; L = 1; mse of erf; W1, W2: gaussian_entries(width=1, trace=1)'
     """
-    from aimtheory.model import toml
-
+    forms = ", ".join(
+        (form.name if str(form.matrix) == form.name else f"{form.name} = {form.matrix}") + " (trained)" * trained
+        for form, trained in zip(model.forms, model.trained_forms, strict=True)
+    )
+    laws: dict[str, list[str]] = {}
+    for parameter in model.parameters:
+        laws.setdefault(_law(parameter), []).append(parameter.name)
     try:
-        data = toml.to_mapping(model)
+        data = model.loss.to_mapping()
+        loss = data["expression"] if "expression" in data else f"{data['loss']} of {data['activation']}"
     except InputError:
-        return repr(model)
-    laws = {
-        role: ", ".join(f"{key}={value}" for key, value in data[role].items() if key != "law")
-        for role in ("student", "teacher")
-    }
-    loss = data["expression"] if data["loss"] == "expression" else f"{data['loss']} of {data['activation']}"
-    shown = ", ".join(f"{role} {data[role]['law']}({law})" for role, law in laws.items())
-    return f"{data['parameterization']}, L = {model.tokens}, {loss}, {shown}"
+        loss = repr(model.loss)
+    tokens = " or ".join(str(context.tokens) for context in model.contexts)
+    shown = ", ".join(f"{', '.join(names)}: {law}" for law, names in laws.items())
+    return f"{forms}; L = {tokens}; {loss}; {shown}"
+
+
+def _law(parameter: Parameter) -> str:
+    if parameter.law is None:
+        return "no law"
+    try:
+        data = parameter.law.to_mapping()
+    except InputError:  # symbolic parameters have no file form
+        return repr(parameter.law)
+    options = ", ".join(f"{key}={value}" for key, value in data.items() if key != "law" and not isinstance(value, list))
+    return f"{data['law']}({options})"
 
 
 __all__ = ["describe", "register", "run"]

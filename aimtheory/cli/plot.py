@@ -167,7 +167,7 @@ def _spectrum(runs: list[Any], simulations: list[Any], arguments: argparse.Names
         raise InputError(f"--spectrum reads one trajectory, not {len(runs)}")
     run, time = runs[0], float(to_scalar(arguments.spectrum, "--spectrum"))
     for simulation in simulations:
-        if simulation.model.time_factor != run.model.time_factor:
+        if simulation.model.clock != run.model.clock:
             units = f"{time_unit(run.model)} in the trajectory and {time_unit(simulation.model)} in the simulation"
             raise InputError(f"t = {time:g} is two times, {units}: their models are different ones")
     matrix = arguments.matrix or str(run.views.trainable_letters[0])

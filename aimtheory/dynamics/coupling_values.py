@@ -16,7 +16,7 @@ from aimtheory.hierarchy import Coupling, Views
 from aimtheory.hierarchy.initial_moments import initial_means
 from aimtheory.hierarchy.observables import Moments, OverlapReader, TracePolynomial, trace_drift
 from aimtheory.model import AttentionModel
-from aimtheory.population import Potential, nearest_covariance, potential, sampled_potential
+from aimtheory.population import PopulationLoss, nearest_covariance, population_loss
 from aimtheory.words import Word
 
 _CHECK_SAMPLES = 1 << 15
@@ -48,7 +48,8 @@ class Diagnostics:
 
 @dataclass(frozen=True)
 class OrderParameters:
-    """What the potential is a function of: means m (K,), q1_kl = tr(S_k S_l^T) and q2_kl = tr(S_k S_l), (K, K).
+    """What the potential is a function of: means m (K,), q1_kl = tr(S_k S_l^T) and q2_kl = tr(S_k S_l), (K, K), and the
+    explicit traces R.
 
     ``branch`` is that of the means, None where none is slaved; ``left_cone`` how far the overlaps were projected.
     """
@@ -56,6 +57,7 @@ class OrderParameters:
     mean: FloatArray
     q1: FloatArray
     q2: FloatArray
+    traces: FloatArray
     branch: Branch | None = None
     left_cone: float = 0.0
 
@@ -83,7 +85,7 @@ class CouplingValues:
     def __init__(self, model: AttentionModel, views: Views, start_mean: FloatArray | None = None) -> None:
         self.model = model
         self.views = views
-        self.potential: Potential = potential(model.loss, model.tokens, model.covariance_matrix)
+        self.potential: PopulationLoss = population_loss(model)
         self.count = len(views.matrices)
         self.symmetric = all(matrix.is_symmetric for matrix in views.matrices)
         reader = OverlapReader.of(views)
@@ -94,14 +96,19 @@ class CouplingValues:
         #: drift of tr S_k carried by each coupling, one row a trained index with a mean
         rows = {c: {other: trace_drift(views, views.matrices[c.k], other) for other in views.couplings} for c in biased}
         parts = [p for row in rows.values() for p in row.values()]
-        self.words: tuple[Word, ...] = tuple(dict.fromkeys(w for p in (*plain, *transposed, *parts) for w in p.words))
+        explicit = [TracePolynomial.of(views.traces[name]) for name in model.loss.traces]
+        needed = (*plain, *transposed, *parts, *explicit)
+        self.words: tuple[Word, ...] = tuple(dict.fromkeys(word for p in needed for word in p.words))
         self._position = {word: n for n, word in enumerate(self.words)}
         self._plain = self._linear(plain)
         self._transposed = self._linear(transposed)
+        self._explicit = self._linear(explicit)
         self._drifts = {c: {o: self._linear([p]) for o, p in row.items()} for c, row in rows.items()}
         self.start_mean = initial_means(model) if start_mean is None else np.asarray(start_mean, dtype=np.float64)
         trained = np.array([any(c.k == k for c in biased) for k in range(self.count)])
-        self.fast = None if model.centred else FastMean(self.potential, trained, self.start_mean)
+        # Explicit traces move with the state: the fast means are bound to their values where they are asked for.
+        bound = self.potential.at(np.ones(len(explicit)))
+        self.fast = None if model.centred else FastMean(bound, trained, self.start_mean)
 
     def _linear(self, polynomials: Sequence[TracePolynomial]) -> tuple[FloatArray, FloatArray]:
         matrix = np.zeros((len(polynomials), len(self.words)))
@@ -124,13 +131,15 @@ class CouplingValues:
 
     def _order_parameters(self, values: FloatArray, branch: Branch | None) -> OrderParameters:
         first, second, left = self._overlaps(values)
+        traces = self._explicit[0] @ values + self._explicit[1]
         if self.fast is None:
-            return OrderParameters(np.zeros(self.count), first, second, None, left)
+            return OrderParameters(np.zeros(self.count), first, second, traces, None, left)
+        fast = replace(self.fast, potential=self.potential.at(traces)) if len(traces) else self.fast
         if branch is None:
-            there = self.fast.relax(first, second, self._speeds(values)).branch
+            there = fast.relax(first, second, self._speeds(values)).branch
         else:
-            there = self.fast.follow(first, second, branch)
-        return OrderParameters(there.mean, first, second, there, left)
+            there = fast.follow(first, second, branch)
+        return OrderParameters(there.mean, first, second, traces, there, left)
 
     def overlaps(self, moments: Moments) -> tuple[FloatArray, FloatArray]:
         """q1 and q2 at a state, (K, K), projected onto the cone."""
@@ -177,18 +186,21 @@ class CouplingValues:
         values = moments(self.words)
         order = self._order_parameters(values, branch)
         if self.symmetric:
-            gradient, error = self.potential.tied_gradient(order.q1)
+            gradient, by_trace, error = self.potential.tied_gradients(order.q1, order.traces)
             by_kind = {"gradient": gradient}
         else:
-            result = self.potential.gradients(order.mean, order.q1, order.q2)
-            error = result.error
+            result = self.potential.gradients(order.mean, order.q1, order.q2, order.traces)
+            by_trace, error = result.traces, result.error
             by_kind = {"gradient_transposed": result.q1, "gradient_plain": result.q2}
-        decay = float(self.model.weight_decay)
-        known = {
-            c: decay if c.kind == "decay" else float(by_kind[c.kind][c.k, c.l])
-            for c in self.views.couplings
-            if c.kind != "bias"
-        }
+        slopes = dict(zip(self.potential.names, by_trace.tolist(), strict=True))
+        known: dict[Coupling, float] = {}
+        for c in self.views.couplings:
+            if c.kind == "decay":
+                known[c] = float(self.model.weight_decay)
+            elif c.kind == "trace":
+                known[c] = slopes[c.trace]
+            elif c.kind != "bias":
+                known[c] = float(by_kind[c.kind][c.k, c.l])
         slowest = np.inf
         if self._drifts:
             slowest = float(self._speeds(values).min())
@@ -230,16 +242,14 @@ class CouplingValues:
         if self.potential.has_closed_form:
             return None
         order = self.order_parameters(moments, branch)
-        sampled = sampled_potential(
-            self.model.loss, self.model.covariance_matrix, order.mean, order.q1, order.q2, samples=_CHECK_SAMPLES
-        )
+        sampled = self.potential.sampled(order.mean, order.q1, order.q2, order.traces, samples=_CHECK_SAMPLES)
         if sampled is None:
             return None
         if self.symmetric:
-            gradient, error = self.potential.tied_gradient(order.q1)
+            gradient, _, error = self.potential.tied_gradients(order.q1, order.traces)
             pairs = [("g", gradient, 2 * sampled.plus, 2 * sampled.plus_error)]
         else:
-            result = self.potential.gradients(order.mean, order.q1, order.q2)
+            result = self.potential.gradients(order.mean, order.q1, order.q2, order.traces)
             error = result.error
             pairs = [
                 ("g1 + g2", result.q1 + result.q2, 2 * sampled.plus, 2 * sampled.plus_error),
@@ -261,8 +271,8 @@ class CouplingValues:
     def loss(self, order: OrderParameters) -> float:
         """Phi at order parameters, the population loss without the weight decay term."""
         if self.symmetric:
-            return float(self.potential.tied_value(order.q1).value)
-        return float(self.potential.value(order.mean, order.q1, order.q2).value)
+            return float(self.potential.tied_value(order.q1, order.traces).value)
+        return float(self.potential.value(order.mean, order.q1, order.q2, order.traces).value)
 
 
 def _project(matrix: FloatArray) -> tuple[FloatArray, float]:

@@ -19,7 +19,7 @@ from scipy.optimize import root
 from aimtheory.arrays import FloatArray
 from aimtheory.dynamics.branch import Branch
 from aimtheory.errors import AimTheoryError, AssumptionError, NumericsError
-from aimtheory.population import Potential
+from aimtheory.population import BoundLoss, Potential
 
 _RESIDUAL = 1e-9
 """Largest |dPhi/dm| accepted at a critical point, relative to 1 + |Phi''|: about what the cubature can tell from
@@ -82,7 +82,7 @@ class FastMean:
     them on the fast scale, and they stay where they are.
     """
 
-    potential: Potential
+    potential: Potential | BoundLoss
     trained: NDArray[np.bool_]
     start: FloatArray
 

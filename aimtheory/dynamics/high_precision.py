@@ -20,7 +20,7 @@ from aimtheory.hierarchy.lambdified import lambdified_drift
 from aimtheory.hierarchy.moments import MomentHierarchy, check_degree, moment_symbol
 from aimtheory.hierarchy.observables import Loss, Observable, OverlapReader, TracePolynomial, read_observables
 from aimtheory.model import AttentionModel, model_summary
-from aimtheory.population import potential
+from aimtheory.population import population_loss
 from aimtheory.records import Result, Variable, record
 from aimtheory.scalars import to_sympy
 from aimtheory.words import Word
@@ -129,12 +129,14 @@ def _number(value: object, name: str) -> Any:
 def _gradients(hierarchy: MomentHierarchy) -> tuple[list[sp.Expr], list[sp.Symbol], list[TracePolynomial]]:
     """The couplings as expressions of the overlaps q_kl, those symbols, and the overlaps as trace polynomials."""
     model, views = hierarchy.model, hierarchy.views
+    if model.traces:
+        raise InputError("solve_to_digits takes models without explicit traces; use solve() for double precision")
     if not all(matrix.is_symmetric for matrix in views.matrices):
         raise InputError("solve_to_digits takes tied models; this model has attention matrices that are not symmetric")
-    phi = potential(model.loss, model.tokens, model.covariance_matrix)
-    count = len(model.indices)
+    phi = population_loss(model)
+    count = len(model.forms)
     q = sp.Matrix(count, count, lambda k, l: sp.Symbol(f"q_{min(k, l) + 1}_{max(k, l) + 1}", real=True))
-    value = phi.symbolic_tied_value(q)
+    value = phi.symbolic_value([0] * count, q, q)
     if value is None:
         raise InputError(
             f"the potential of {model.name} has no closed form, so its gradients have no arbitrary-precision value; "

@@ -33,7 +33,7 @@ def meaning(name: str) -> str:
 
 def time_meaning(model: AttentionModel) -> str:
     """Time in terms of SGD steps n, learning rate and dimension."""
-    return f"time t = {model.time_factor} n learning_rate / d"
+    return f"time t = {model.clock} n learning_rate / d"
 
 
 __all__ = ["meaning", "time_meaning"]

@@ -27,11 +27,10 @@ from aimtheory.hierarchy import views
 from aimtheory.hierarchy.initial_moments import initial_law, initial_means
 from aimtheory.hierarchy.moments import check_model
 from aimtheory.hierarchy.observables import TracePolynomial, trace_drift
-from aimtheory.model import AttentionIndex, AttentionModel, model_summary
-from aimtheory.population import Potential
+from aimtheory.model import AttentionModel, model_summary
+from aimtheory.population import PopulationLoss
 from aimtheory.records import Result, Variable, numbers, record
 from aimtheory.scalars import to_sympy
-from aimtheory.spectra import GaussianFactors, Ginibre, SpectralLaw
 from aimtheory.words import spelled_indices
 
 if TYPE_CHECKING:
@@ -66,7 +65,7 @@ class Recovery(Result):
 
     ``velocity`` is dp_kl/dt at time 0 in the model's units of time; ``channels`` the velocities of q1_kl, q2_kl and
     of their symmetric (plus) and skew (minus) parts. ``threshold_time`` is the first time T at which |p_kl| reaches
-    ``level`` (None when it does not by ``horizon``), so that N = T d/(time_factor x learning_rate) samples;
+    ``level`` (None when it does not by ``horizon``), so that N = T d/(clock x learning_rate) samples;
     ``scaling`` is Theta(d^2 log d), at the learning rate Theta(1/(d log d)), or "not on this scale". ``contraction``
     is the least effective Polyak-Lojasiewicz constant c in -dPhi/dt >= 2 c (Phi - Phi at the teacher) up to there.
     """
@@ -136,10 +135,10 @@ class Recovery(Result):
         }
 
     def samples_at(self, dim: int, learning_rate: float) -> float | None:
-        """N = T d/(time_factor x learning_rate) at a dimension and learning rate; None without a threshold time."""
+        """N = T d/(clock x learning_rate) at a dimension and learning rate; None without a threshold time."""
         if self.threshold_time is None:
             return None
-        return self.threshold_time * dim / (float(self.model.time_factor) * learning_rate)
+        return self.threshold_time * dim / (float(self.model.clock) * learning_rate)
 
     def __str__(self) -> str:
         verdict = "recovers" if self.recovers else "does not recover"
@@ -219,7 +218,7 @@ def recovery(
     scale = max(1.0, strength) * max(1.0, float(np.abs(values).max(initial=0.0)))
     moves = bool(max(abs(q1), abs(q2)) > _ZERO * scale)
     vanishing = _vanishing(model, couplings.potential, k, teacher, order.mean, order.q1, order.q2, traces)
-    kind = model.indices[k].factorization.kind
+    kind = model.forms[k].parameterization
     threshold = 0.1 * strength if level is None else level
     if not isinstance(threshold, int | float | np.number) or not 0 < threshold < np.inf:
         raise InputError(f"level = {level} must be a positive number")
@@ -234,7 +233,7 @@ def recovery(
         contraction = _contraction(run, couplings.potential, teacher, order.q1, order.q2, order.mean)
     trapped = vanishing.verdict in ("proved", "bounded")
     recovers = moves or (time is not None and not trapped)
-    factor = model.time_factor
+    factor = model.clock
     return Recovery(
         model=model,
         pair=(k, teacher),
@@ -258,8 +257,8 @@ def recovery(
 
 
 def _pair(model: AttentionModel) -> tuple[int, int]:
-    trained = [k for k, moves in enumerate(model.trainable) if moves]
-    fixed = [k for k, moves in enumerate(model.trainable) if not moves]
+    trained = [k for k, moves in enumerate(model.trained_forms) if moves]
+    fixed = [k for k, moves in enumerate(model.trained_forms) if not moves]
     if len(trained) != 1 or not fixed:
         raise InputError(
             f"recovery asks for one trained index and a fixed one; this model has {len(trained)} trained and "
@@ -294,7 +293,7 @@ def _follow(
 
 
 def _contraction(
-    run: Trajectory, potential: Potential, teacher: int, q1: FloatArray, q2: FloatArray, mean: FloatArray
+    run: Trajectory, potential: PopulationLoss, teacher: int, q1: FloatArray, q2: FloatArray, mean: FloatArray
 ) -> float | None:
     """min over the trajectory of -dPhi/dt / (2 (Phi - Phi at the teacher)), by differences of the dense output."""
     if run.dense is None or len(run.times) < 2 or run.times[-1] <= 0:
@@ -349,21 +348,36 @@ def _reason(
     )
 
 
-def fixed_overlaps(index: AttentionIndex) -> tuple[sp.Expr, sp.Expr, sp.Expr] | None:
-    """(tr S, tr S S^T, tr S^2) of a fixed index exactly, from its law; None when the law does not say."""
-    law = index.law
-    if isinstance(law, Ginibre):
-        return sp.S.Zero, to_sympy(law.variance), sp.S.Zero
-    if isinstance(law, GaussianFactors) and index.factorization.kind == "untied":
-        return sp.S.Zero, to_sympy(law.width) * to_sympy(law.left) * to_sympy(law.right), sp.S.Zero
-    if isinstance(law, SpectralLaw):
-        return to_sympy(law.mean), to_sympy(law.second_moment), to_sympy(law.second_moment)
-    return None
+def fixed_overlaps(model: AttentionModel, k: int) -> tuple[sp.Expr, sp.Expr, sp.Expr] | None:
+    """(tr S, tr S S^T, tr S^2) of a form of one term from the laws of its letters; None where they say nothing."""
+    kind, letters = model.forms[k].parameterization, model.forms[k].matrix.letters
+    laws = [model.parameter(letter.name).law for letter in letters]
+    if any(law is None for law in laws):
+        return None
+    if kind == "tied":
+        gram = laws[0].gram()  # type: ignore[union-attr]
+        if gram is None:
+            return None
+        second = to_sympy(gram.second_moment)
+        return to_sympy(gram.mean), second, second
+    try:
+        described = [law.free_letter() for law in laws]  # type: ignore[union-attr]
+    except InputError:
+        return None
+    if kind == "untied":
+        width = model.widths[letters[0].columns]
+        return sp.S.Zero, to_sympy(width) * to_sympy(described[0]) * to_sympy(described[1]), sp.S.Zero
+    if kind != "direct":
+        return None
+    if laws[0].is_self_adjoint:  # type: ignore[union-attr]
+        second = to_sympy(described[0].second_moment)  # type: ignore[union-attr]
+        return to_sympy(described[0].mean), second, second  # type: ignore[union-attr]
+    return sp.S.Zero, to_sympy(described[0]), sp.S.Zero
 
 
 def _vanishing(
     model: AttentionModel,
-    potential: Potential,
+    potential: PopulationLoss,
     k: int,
     teacher: int,
     mean: FloatArray,
@@ -371,19 +385,21 @@ def _vanishing(
     q2: FloatArray,
     traces: Sequence[float],
 ) -> Vanishing:
-    proof = _symbolic(model, potential, k, teacher, float(mean[k])) if len(model.indices) == 2 else None
+    proof = _symbolic(model, potential, k, teacher, float(mean[k])) if len(model.forms) == 2 else None
     return proof if proof is not None else _sampled(model, potential, k, teacher, mean, q1, q2, traces)
 
 
-def _symbolic(model: AttentionModel, potential: Potential, k: int, teacher: int, selected: float) -> Vanishing | None:
+def _symbolic(
+    model: AttentionModel, potential: PopulationLoss, k: int, teacher: int, selected: float
+) -> Vanishing | None:
     """The cross-gradients on the uninformative manifold as expressions in the student's variables; None without a
     closed form.
     """
-    known = fixed_overlaps(model.indices[teacher])
+    known = None if model.traces else fixed_overlaps(model, teacher)
     if known is None:
         return None
     trace, first, second = known
-    tied = all(index.factorization.is_symmetric for index in model.indices)
+    tied = model.symmetric
     student_trace = sp.Symbol("t_1", real=True)
     cross1, cross2 = sp.symbols("c_1 c_2", real=True)
     variance1, variance2 = sp.symbols("q1_11 q2_11", real=True)
@@ -398,7 +414,8 @@ def _symbolic(model: AttentionModel, potential: Potential, k: int, teacher: int,
         return grid
 
     if tied:
-        value = potential.symbolic_tied_value(arrange(variance1, cross1, first))
+        grid = arrange(variance1, cross1, first)
+        value = potential.symbolic_value([0, 0], grid, grid)
         if value is None:
             return None
         gradients = [sp.simplify(sp.diff(value, cross1).subs(cross1, student_trace * trace))]
@@ -430,7 +447,7 @@ def _text(expressions: Sequence[sp.Expr]) -> str:
 
 def _sampled(
     model: AttentionModel,
-    potential: Potential,
+    potential: PopulationLoss,
     k: int,
     teacher: int,
     mean: FloatArray,
@@ -440,7 +457,8 @@ def _sampled(
 ) -> Vanishing:
     """The largest cross-gradient at sampled points of the uninformative manifold, in units of its error."""
     rng = np.random.default_rng(0)
-    tied = all(index.factorization.is_symmetric for index in model.indices)
+    tied = model.symmetric
+    explicit = np.ones(len(potential.names))
     largest, error = 0.0, 0.0
     for _ in range(24):
         a, b = q1.copy(), q2.copy()
@@ -451,15 +469,14 @@ def _sampled(
         shared = trace * traces[1] if tied else 0.0
         a[k, teacher] = a[teacher, k] = b[k, teacher] = b[teacher, k] = shared
         if tied:
-            gradient, spread = potential.tied_gradient(a)
+            gradient, _, spread = potential.tied_gradients(a, explicit)
             found = abs(float(gradient[k, teacher]))
         else:
-            point = (
-                mean
-                if model.centred
-                else FastMean(potential, np.arange(len(mean)) == k, mean).relax(a, b, np.ones(len(mean))).branch.mean
-            )
-            result = potential.gradients(point, a, b)
+            point = mean
+            if not model.centred:
+                fast = FastMean(potential.at(explicit), np.arange(len(mean)) == k, mean)
+                point = fast.relax(a, b, np.ones(len(mean))).branch.mean
+            result = potential.gradients(point, a, b, explicit)
             found, spread = max(abs(float(result.q1[k, teacher])), abs(float(result.q2[k, teacher]))), result.error
         largest, error = max(largest, found), max(error, float(spread))
     zero = largest <= 10 * error + 1e-9

@@ -58,7 +58,7 @@ def solve(
 
     ``closure`` is ``"gns"`` (compressed operators: converges for all times), ``"zero"`` ([D] (13): diverges past its
     radius of convergence without weight decay), ``"matrix"`` (the flow on sampled matrices, ``dim=``, ``seed=``) or a
-    ``Closure``. Time is t = n x time_factor x learning_rate / d. ``observables`` are names (default: traces, overlaps
+    ``Closure``. Time is t = n x clock x learning_rate / d. ``observables`` are names (default: traces, overlaps
     q and p of the trained index, loss). ``initial`` replaces the model's laws: parameter matrices by name, a
     ``FreeFamily``, a ``MatrixFamily`` or ``JointMoments``. With ``check`` the system is also solved at degree M-2,
     which gives ``errors`` and ``trusted_until``. ``progress`` is called with (time, final time). Approximate; the

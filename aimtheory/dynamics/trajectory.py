@@ -62,7 +62,7 @@ class Trajectory(Result):
     gives values between the times. ``status`` says what happened and what to do; ``errors[name]`` is the difference
     from degree M-2 at each time (NaN where it was not compared) and ``trusted_until`` the last time up to which it
     stays below ``trust_tolerance`` x max(1, |value|) for every observable. ``branches`` are those of the slaved means.
-    Time is t = n x time_factor x learning_rate / d.
+    Time is t = n x clock x learning_rate / d.
     """
 
     frame_dims: ClassVar[tuple[str, ...]] = ("time",)

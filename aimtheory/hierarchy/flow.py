@@ -28,8 +28,8 @@ def attention_gradient(model: AttentionModel, k: int) -> CoupledPolynomial:
     every S_l is symmetric, g1 and g2 enter through their sum g_kl = [grad Phi]_kl alone, and H_k = 2 sum_l g_kl S_l.
     Exact as d tends to infinity.
     """
-    matrices = [index.factorization.polynomial for index in model.indices]
-    symmetric = all(matrix.is_symmetric for matrix in matrices)
+    matrices = [form.matrix for form in model.forms]
+    symmetric = model.symmetric
     gradient: dict[Coupling, Polynomial] = {}
 
     def add(coupling: Coupling, term: Polynomial) -> None:
@@ -49,21 +49,29 @@ def attention_gradient(model: AttentionModel, k: int) -> CoupledPolynomial:
 def parameter_flow(model: AttentionModel) -> ParameterFlow:
     r"""The limiting flow of every trained parameter under online SGD with weight decay.
 
-    d theta/ds = -D_theta Tr(H_k^T S_k) - gamma theta in slow time s = n alpha_d / d, with H_k held fixed and D the
-    cyclic derivative; for tied attention time is t = 4 s and this is dW_k/dt = -sum_l g_kl S_l W_k - (gamma/4) W_k,
-    which gives [D] (11); untied attention gives (31)-(32), direct optimization Theorem 4. A letter that several S_k
-    share gets the sum. Exact as d tends to infinity.
+    d theta/ds = - sum_k D_theta Tr(H_k^T S_k) - sum_R (dPhi/dR) D_theta Tr P_R - gamma theta in slow time s = n alpha_d
+    / d, with H_k held fixed, R = tr P_R the explicit order parameters and D the cyclic derivative; for tied attention
+    time is t = 4 s and this is dW_k/dt = -sum_l g_kl S_l W_k - (gamma/4) W_k, which gives [D] (11); untied attention
+    gives (31)-(32), direct optimization Theorem 4. A letter that several forms and traces share gets the sum. Exact as
+    d tends to infinity.
     """
-    per_unit = 1 / model.time_factor
-    drift: dict[Letter, dict[Coupling, Polynomial]] = {}
-    for k, index in enumerate(model.indices):
-        if not index.trained_letters:
-            continue
-        gradient = attention_gradient(model, k)
-        for letter in index.trained_letters:
-            change = drift.setdefault(letter, {})
+    per_unit = 1 / model.clock
+    drift: dict[Letter, dict[Coupling, Polynomial]] = {letter: {} for letter in model.trained_letters}
+    pulled: list[tuple[Polynomial, CoupledPolynomial]] = []
+    for k, (form, trained) in enumerate(zip(model.forms, model.trained_forms, strict=True)):
+        if trained and not form.detached:
+            pulled.append((form.matrix, attention_gradient(model, k)))
+    for trace in model.traces:
+        if trace.name in model.loss.traces:
+            space = Polynomial.identity(trace.matrix.rows)
+            pulled.append((trace.matrix, {Coupling("trace", trace=trace.name): space}))
+    for polynomial, gradient in pulled:
+        for letter in model.trained_letters:
+            if letter not in polynomial.letters:
+                continue
+            change = drift[letter]
             for coupling, cotangent in gradient.items():
-                term = cotangent_pullback(index.factorization.polynomial, letter, cotangent) * -per_unit
+                term = cotangent_pullback(polynomial, letter, cotangent) * -per_unit
                 change[coupling] = change[coupling] + term if coupling in change else term
     if model.weight_decay != 0:
         for letter, change in drift.items():

@@ -3,27 +3,27 @@
 from __future__ import annotations
 
 from collections.abc import Mapping
+from fractions import Fraction
 from typing import TYPE_CHECKING
 
 import numpy as np
 
 from aimtheory.errors import AssumptionError, InputError, NumericsError
 from aimtheory.hierarchy.views import Views
-from aimtheory.model import EMBEDDING, AttentionModel, LetterLaws
+from aimtheory.model import AttentionModel
 from aimtheory.population import check_extensive_rank
+from aimtheory.scalars import Scalar
 from aimtheory.spectra import (
     FockFamily,
     FockLetter,
     FreeFamily,
-    GaussianFactors,
-    Ginibre,
     JointLaw,
     MatrixFamily,
+    ScalarsBeside,
     SpectralLaw,
-    Wishart,
     extensive_rank_limit,
 )
-from aimtheory.words import Letter
+from aimtheory.words import SCALARS, Letter
 
 if TYPE_CHECKING:
     from aimtheory.hierarchy.moments import MomentHierarchy
@@ -36,31 +36,38 @@ def initial_law(model: AttentionModel, views: Views) -> JointLaw:
     """The joint law of the views at time zero, letters in the order of the alphabet.
 
     Independent matrices, one of them orthogonally invariant, are free as d tends to infinity, so that all mixed
-    moments follow from the laws of the indices: a ``FreeFamily`` when every view is self-adjoint with a law of its
-    own (exact moments), else a ``FockFamily`` of Gaussian factors. Raises ``InputError`` for a law that is neither.
+    moments follow from the laws of the parameters: a ``FreeFamily`` when every view is self-adjoint with a law of its
+    own (exact moments), else a ``FockFamily`` of Gaussian factors; numbers ride along. Raises ``InputError`` for a law
+    that is neither.
     """
-    laws: dict[str, SpectralLaw] = {}
-    for index in model.indices:
-        terms = tuple(index.factorization.polynomial)
-        words = tuple(views.read(word) for word, _ in terms if len(word))
-        # The law is that of S_k, so only when S_k is the letter itself is it the law of the letter.
-        simple = (
-            len(terms) == len(words) == 1 and terms[0][1] == 1 and len(words[0]) == 1 and words[0].letters[0].symmetric
-        )
-        if simple and isinstance(index.law, SpectralLaw):
-            laws[str(words[0])] = index.law
-    letters = [str(letter) for letter in views.alphabet.letters]
-    if all(name in laws for name in letters):
-        return FreeFamily({name: laws[name] for name in letters})
-    quiver, widths = fock_quiver(model, views)
-    products = {
-        str(letter): tuple(
-            (factor.base.name, factor.transposed)
-            for factor in (views.expansion[letter.T].T if letter.transposed else views.expansion[letter])
-        )
-        for letter in views.alphabet.letters
-    }
-    return FockFamily(products, quiver, widths)
+    matrices = [letter for letter in views.alphabet.letters if not letter.is_scalar]
+    laws = {str(letter): _view_law(model, views, letter) for letter in matrices}
+    known = {name: law for name, law in laws.items() if law is not None}
+    if len(known) == len(laws):
+        base: JointLaw = FreeFamily(known)
+    else:
+        quiver, widths = fock_quiver(model, views)
+        base = FockFamily({str(letter): _factors(views, letter) for letter in matrices}, quiver, widths)
+    return with_scalars(base, views, {name: float(value) for name, value in initial_scalars(model).items()})
+
+
+def _view_law(model: AttentionModel, views: Views, letter: Letter) -> SpectralLaw | None:
+    """The spectral law of a self-adjoint view: that of X, or of X X^T when no other letter has X's columns."""
+    word = views.expansion.get(letter)
+    if word is None or not letter.symmetric:
+        return None
+    first = word.letters[0]
+    law = model.parameter(first.name).known_law()
+    if len(word) == 1:
+        found = law.free_letter()
+        return found if law.is_self_adjoint else None  # type: ignore[return-value]  # a self-adjoint law is spectral
+    shared = [x for x in model.letters.values() if first.columns in (x.rows, x.columns) and x != first.base]
+    return None if shared or len(word) != 2 else law.gram()
+
+
+def _factors(views: Views, letter: Letter) -> tuple[tuple[str, bool], ...]:
+    word = views.expansion[letter.T].T if letter.transposed else views.expansion[letter]
+    return tuple((factor.base.name, factor.transposed) for factor in word)
 
 
 def fock_quiver(model: AttentionModel, views: Views) -> tuple[tuple[FockLetter, ...], dict[str, float]]:
@@ -68,52 +75,59 @@ def fock_quiver(model: AttentionModel, views: Views) -> tuple[tuple[FockLetter, 
 
     Raises ``InputError`` when a letter is neither Gaussian nor self-adjoint with a spectral law.
     """
-    laws: dict[str, float | SpectralLaw] = {}
-    widths: dict[str, float] = {EMBEDDING: 1.0}
-    for index in model.indices:
-        form, law = index.factorization, index.law
-        if isinstance(law, LetterLaws):
-            for letter in form.letters:
-                if letter.name not in law.laws:
-                    raise InputError(
-                        f"no law is given for the letter {letter.name} of {form.name}; add it to LetterLaws"
-                    )
-                value = law.laws[letter.name]
-                laws[letter.name] = value if isinstance(value, SpectralLaw) else float(value)
-                for space in (letter.rows, letter.columns):
-                    if space != EMBEDDING:
-                        if space not in law.widths:
-                            raise InputError(
-                                f"the width of the space {space!r} of {form.name} is not given in LetterLaws"
-                            )
-                        widths[space] = float(law.widths[space])
-        elif form.kind == "tied" and isinstance(law, Wishart):
-            (letter,) = form.letters
-            widths[letter.columns] = float(law.width)
-            laws[letter.name] = float(law.trace) / float(law.width)
-        elif form.kind == "untied" and isinstance(law, GaussianFactors):
-            left, right = form.letters
-            widths[left.columns] = float(law.width)
-            laws |= {left.name: float(law.left), right.name: float(law.right)}
-        elif form.kind == "direct" and isinstance(law, Ginibre):
-            laws[form.letters[0].name] = float(law.variance)
-        elif form.kind == "direct" and isinstance(law, SpectralLaw):
-            laws[form.letters[0].name] = law
-        else:
+    widths = {space: float(width) for space, width in model.widths.items()}
+    quiver = []
+    for letter in views.parameters:
+        if letter.is_scalar:
+            continue
+        parameter = model.parameter(letter.name)
+        try:
+            law = parameter.known_law().free_letter()
+        except InputError as error:
+            inside = ", ".join(f"{form.name} = {form.matrix}" for form in model.forms if letter in form.matrix.letters)
             raise InputError(
-                f"no moments follow from the law {law!r} of {form.name} = {form.polynomial}; use Gaussian factors "
-                "(Wishart, GaussianFactors, Ginibre, LetterLaws), or give matrices: initial={name: matrix}"
-            )
-    quiver = tuple(
-        FockLetter(letter.name, letter.rows, letter.columns, laws[letter.name], views.parameter_degree(letter))
-        for letter in views.parameters
-    )
-    return quiver, widths
+                f"no moments follow from the law {parameter.law!r} of {letter.name}"
+                f"{f' in {inside}' if inside else ''}: {error}"
+            ) from None
+        for space in (letter.rows, letter.columns):
+            if space not in widths:
+                raise InputError(
+                    f"the width of the space {space!r} of {letter.name} is not given: no law of a letter with these "
+                    "columns has one"
+                )
+        described = law if parameter.known_law().is_self_adjoint else float(law)  # type: ignore[arg-type]
+        quiver.append(
+            FockLetter(letter.name, letter.rows, letter.columns, described, views.parameter_degree(letter))  # type: ignore[arg-type]
+        )
+    return tuple(quiver), widths
+
+
+def initial_scalars(model: AttentionModel) -> dict[str, Scalar]:
+    """Where the trainable scalars start, by name."""
+    rng = np.random.default_rng(0)  # the law of a number is a constant
+    return {x.name: float(x.known_law().draw(1, 1, 1, rng)[0, 0]) for x in model.parameters if x.is_scalar}
+
+
+def with_scalars(base: JointLaw, views: Views, values: Mapping[str, float]) -> JointLaw:
+    """A joint law of the matrices together with the numbers of the model, letters in the order of the alphabet."""
+    if not values:
+        return base
+    named = {str(letter): values[letter.name] for letter in views.alphabet.letters if letter.is_scalar}
+    return ScalarsBeside(base, named, tuple(map(str, views.alphabet.letters)))
 
 
 def initial_means(model: AttentionModel) -> np.ndarray:
-    """The limits m_k of Tr S_k/sqrt(d) at time zero, shape (K,): zero but for laws that carry a mean."""
-    means = [float(index.law.mean) if isinstance(index.law, Ginibre | LetterLaws) else 0.0 for index in model.indices]
+    """The limits m_k of Tr S_k/sqrt(d) at time zero, shape (K,): the means of the forms and those that the laws of
+    single letters carry. A product of independent letters has none."""
+    means = []
+    for form in model.forms:
+        total = float(form.mean)
+        for word, coefficient in form.matrix:
+            if not model.centred and len(word) == 1:
+                law = model.parameter(word.letters[0].name).law
+                scaled = Fraction(0) if law is None else law.scaled_trace
+                total += float(coefficient) * float(scaled or 0)
+        means.append(total)
     return np.array(means)
 
 
@@ -138,7 +152,7 @@ def check_parameters(views: Views, parameters: ParameterMatrices) -> dict[str, n
     """The matrices as float64 arrays of fitting shapes; ``InputError`` names the letter, the shape or the entry that
     is wrong.
     """
-    sizes: dict[str, tuple[int, str]] = {}
+    sizes: dict[str, tuple[int, str]] = {SCALARS: (1, "the space of numbers")}
     result: dict[str, np.ndarray] = {}
     for letter in views.parameters:
         if letter.name not in parameters:
@@ -163,10 +177,12 @@ def check_parameters(views: Views, parameters: ParameterMatrices) -> dict[str, n
     return result
 
 
-def matrix_family(views: Views, parameters: ParameterMatrices) -> MatrixFamily:
+def matrix_family(views: Views, parameters: ParameterMatrices) -> JointLaw:
     """Given parameter matrices as initial condition, letters in the order of the alphabet."""
     matrices = matrix_views(views, parameters)
-    return MatrixFamily({str(letter): matrices[letter] for letter in views.alphabet.letters})
+    family = MatrixFamily({str(letter): matrices[letter] for letter in views.alphabet.letters if not letter.is_scalar})
+    scalars = {letter.name: float(matrix[0, 0]) for letter, matrix in matrices.items() if letter.is_scalar}
+    return with_scalars(family, views, scalars)
 
 
 def joint_law(model: AttentionModel, views: Views, initial: JointLaw | ParameterMatrices | None) -> JointLaw:
@@ -177,9 +193,22 @@ def joint_law(model: AttentionModel, views: Views, initial: JointLaw | Parameter
         return initial_law(model, views)
     law = initial if isinstance(initial, JointLaw) else matrix_family(views, initial)
     check_letters(law, views)
-    if isinstance(law, MatrixFamily):
-        check_given_matrices(views, {letter: law.matrix(str(letter)) for letter in views.alphabet.letters})
+    if isinstance(without_scalars(law), MatrixFamily):
+        check_given_matrices(views, family_matrices(law, views))
     return law
+
+
+def without_scalars(law: JointLaw) -> JointLaw:
+    """The joint law of the matrices alone."""
+    return law.base if isinstance(law, ScalarsBeside) else law
+
+
+def family_matrices(law: JointLaw, views: Views) -> dict[Letter, np.ndarray]:
+    """The given matrices of a family, numbers left out, by letter."""
+    family = without_scalars(law)
+    if not isinstance(family, MatrixFamily):
+        raise InputError(f"{law!r} is not a family of given matrices")
+    return {letter: family.matrix(str(letter)) for letter in views.alphabet.letters if not letter.is_scalar}
 
 
 def check_positive_views(views: Views, matrices: Mapping[Letter, np.ndarray]) -> None:
@@ -242,11 +271,15 @@ __all__ = [
     "check_letters",
     "check_parameters",
     "check_positive_views",
+    "family_matrices",
     "fock_quiver",
     "initial_law",
     "initial_means",
     "initial_moments",
+    "initial_scalars",
     "joint_law",
     "matrix_family",
     "matrix_views",
+    "with_scalars",
+    "without_scalars",
 ]

@@ -251,7 +251,7 @@ class Loss(Observable):
 
 def named_traces(views: Views) -> Mapping[str, Polynomial]:
     """Explicit order parameters of the model by name, as polynomials in views."""
-    return getattr(views, "traces", {})
+    return views.traces
 
 
 def observable(item: str | Word | Observable, model: AttentionModel, views: Views) -> Observable:

@@ -19,9 +19,8 @@ from aimtheory.hierarchy.closed_system import ClosedSystem
 from aimtheory.hierarchy.couplings import Coupling
 from aimtheory.hierarchy.flow import CoupledPolynomial
 from aimtheory.hierarchy.views import Views
-from aimtheory.model import EMBEDDING
 from aimtheory.spectra import SpectralMeasure, spectral_measure
-from aimtheory.words import Letter, Word
+from aimtheory.words import EMBEDDING, Letter, Word
 
 FloatArray = NDArray[np.float64]
 Matrix = Any
@@ -285,7 +284,11 @@ class OperatorSystem(ClosedSystem):
         matrices = self.matrices(state)
         values = []
         for view in words:
-            word = self._at_base(self.level.expand(view))
+            word = self.level.expand(view)
+            if all(letter.is_scalar for letter in word):
+                values.append(float(np.prod([matrices[letter][0, 0] for letter in word])))
+                continue
+            word = self._at_base(word)
             half = len(word) // 2
             left = _product(word.T.letters[len(word) - half :], matrices, shared)
             values.append(self.functional(left, _product(word.letters[half:], matrices, shared)))

@@ -10,7 +10,7 @@ import sympy as sp
 from aimtheory.hierarchy.couplings import Coupling
 from aimtheory.hierarchy.moments import MomentHierarchy
 from aimtheory.hierarchy.observables import OverlapReader, TracePolynomial, trace_drift
-from aimtheory.population import potential
+from aimtheory.population import population_loss
 from aimtheory.population.closed_forms import gradient_by_pairs, order_symbols, tied_symbols
 
 
@@ -38,8 +38,8 @@ class SymbolicCouplings:
 def symbolic_couplings(hierarchy: MomentHierarchy) -> SymbolicCouplings | None:
     """The couplings of a hierarchy as formulas: exact, by differentiating the closed form of Phi ([D] (10), (30)).
 
-    None when Phi has no closed form in the order parameters that the model has, or when they are no words of the
-    hierarchy.
+    None when Phi has no closed form in the order parameters that the model has, when it reads explicit traces, or when
+    the order parameters are no words of the hierarchy.
 
     >>> import aimtheory as aim
     >>> found = symbolic_couplings(aim.derive(aim.models.load("tied-hermite2"), 2))
@@ -49,19 +49,17 @@ def symbolic_couplings(hierarchy: MomentHierarchy) -> SymbolicCouplings | None:
     model, views = hierarchy.model, hierarchy.views
     count = len(views.matrices)
     tied = all(matrix.is_symmetric for matrix in views.matrices)
-    population = potential(model.loss, model.tokens, model.covariance_matrix)
+    population = population_loss(model)
     means, q1, q2 = order_symbols(count)
     if tied:
         q1 = q2 = tied_symbols(count)
-        value = population.symbolic_tied_value()
-    else:
-        value = population.symbolic_value([0] * count if model.centred else None)
+    value = population.symbolic_value([0] * count if tied or model.centred else means, q1, q2)
     biased = [coupling for coupling in views.couplings if coupling.kind == "bias"]
     drifts = {c.k: {other: trace_drift(views, views.matrices[c.k], other) for other in views.couplings} for c in biased}
     overlaps = OverlapReader.of(views)
     pairs = [p for table in (overlaps.plain, overlaps.transposed) for row in table for p in row]
     needed = {word for p in (*pairs, *(p for row in drifts.values() for p in row.values())) for word in p.words}
-    if value is None or not needed <= set(hierarchy.words):
+    if value is None or population.names or not needed <= set(hierarchy.words):
         return None
     by_kind = {
         "gradient": gradient_by_pairs(value, q1),

@@ -21,8 +21,8 @@ from aimtheory.errors import InputError
 from aimtheory.frozen import Uncached
 from aimtheory.hierarchy.couplings import Coupling
 from aimtheory.hierarchy.flow import CoupledPolynomial, ParameterFlow, parameter_flow
-from aimtheory.model import EMBEDDING, AttentionModel
-from aimtheory.words import Alphabet, Letter, Polynomial, Word, canonical_trace, leibniz
+from aimtheory.model import AttentionModel
+from aimtheory.words import EMBEDDING, Alphabet, Letter, Polynomial, Word, canonical_trace, leibniz
 from aimtheory.words.packed import Codes, letters_at
 
 
@@ -31,7 +31,8 @@ class Views(Uncached):
     """The alphabet in which the moments of a model are written, with what each letter is made of and how it moves.
 
     ``expansion[a]`` is letter ``a`` as a word in the parameters; ``drift[a]`` its time derivative as polynomials in
-    views, one a coupling, for untransposed letters that move. Views have degree one; when the parameters themselves are
+    views, one a coupling, for untransposed letters that move. ``matrices`` are the S_k, ``traces`` the explicit order
+    parameters by name, in views. Views have degree one; when the parameters themselves are
     the letters (``by_parameters``), they have fractions such that the shortest term of S_k has degree one.
     """
 
@@ -40,6 +41,7 @@ class Views(Uncached):
     drift: Mapping[Letter, CoupledPolynomial]
     couplings: tuple[Coupling, ...]
     matrices: tuple[Polynomial, ...]
+    traces: Mapping[str, Polynomial]
     parameter_degrees: Mapping[Letter, Fraction]
     by_parameters: bool
     flow: ParameterFlow
@@ -114,7 +116,7 @@ class Views(Uncached):
         """A word in parameters as a word in views; closed words are rotated to start in the embedding space if need
         be."""
         by_expansion = self._by_expansion
-        if word.rows != EMBEDDING and not self.by_parameters:
+        if word.rows != EMBEDDING and not self.by_parameters and not all(letter.is_scalar for letter in word):
             start = next((n for n, letter in enumerate(word) if letter.rows == EMBEDDING), None)
             if start is None:
                 raise InputError(f"word {word} never visits the embedding space; it is not a trace of this model")
@@ -162,18 +164,13 @@ class Views(Uncached):
 def views(model: AttentionModel) -> Views:
     """The views of a model and their drift by the Leibniz rule; see the module's text for which letters they are."""
     flow = parameter_flow(model)
-    parameters = list(dict.fromkeys(letter for index in model.indices for letter in index.factorization.letters))
-    Alphabet.of(parameters)  # refuses two parameters of one name
-    names = {
-        word: name
-        for index in model.indices
-        for name, polynomial in index.factorization.views
-        for word in _monomial(polynomial)
-    }
-    finite = all(EMBEDDING in (letter.rows, letter.columns) for letter in parameters)
+    parameters = list(model.letters.values())
+    named = [*((form.name, form.matrix) for form in model.forms), *model.names]
+    names = {word: name for name, polynomial in named for word in _monomial(polynomial)}
+    finite = all(letter.is_scalar or EMBEDDING in (letter.rows, letter.columns) for letter in parameters)
     expansion = _first_returns(parameters, names) if finite else {letter: Word.of(letter) for letter in parameters}
     degrees = _parameter_degrees(model, parameters, finite)
-    bare = Views(Alphabet.of(expansion), expansion, {}, flow.couplings, (), degrees, not finite, flow)
+    bare = Views(Alphabet.of(expansion), expansion, {}, flow.couplings, (), {}, degrees, not finite, flow)
     drift: dict[Letter, CoupledPolynomial] = {}
     for letter, word in expansion.items():
         change: dict[Coupling, Polynomial] = {}
@@ -187,8 +184,9 @@ def views(model: AttentionModel) -> Views:
                 change[coupling] = _read_polynomial(bare, derivative)
         if change:
             drift[letter] = change
-    matrices = tuple(_read_polynomial(bare, index.factorization.polynomial) for index in model.indices)
-    return Views(bare.alphabet, expansion, drift, flow.couplings, matrices, degrees, not finite, flow)
+    matrices = tuple(_read_polynomial(bare, form.matrix) for form in model.forms)
+    traces = {trace.name: _read_trace(bare, trace.matrix) for trace in model.traces}
+    return Views(bare.alphabet, expansion, drift, flow.couplings, matrices, traces, degrees, not finite, flow)
 
 
 def _parameter_degrees(model: AttentionModel, parameters: list[Letter], finite: bool) -> dict[Letter, Fraction]:
@@ -196,11 +194,10 @@ def _parameter_degrees(model: AttentionModel, parameters: list[Letter], finite: 
     letters.
     """
     if finite:
-        return {x: Fraction(1) if x.rows == x.columns == EMBEDDING else Fraction(1, 2) for x in parameters}
-    words = [word for index in model.indices for word, _ in index.factorization.polynomial]
-    return {
-        x: Fraction(1, min(len(word) for word in words if x in word.letters or x.T in word.letters)) for x in parameters
-    }
+        return {x: Fraction(1) if x.rows == x.columns else Fraction(1, 2) for x in parameters}
+    words = [word for form in model.forms for word, _ in form.matrix]
+    lengths = {x: [len(word) for word in words if x in word.letters or x.T in word.letters] for x in parameters}
+    return {x: Fraction(1, min(found)) if found else Fraction(1) for x, found in lengths.items()}
 
 
 def _monomial(polynomial: Polynomial) -> tuple[Word, ...]:
@@ -216,12 +213,22 @@ def _read_polynomial(bare: Views, polynomial: Polynomial) -> Polynomial:
     return Polynomial(terms, polynomial.rows, polynomial.columns)
 
 
+def _read_trace(bare: Views, polynomial: Polynomial) -> Polynomial:
+    """A polynomial of the same trace in views: words out of an inner space are rotated into the embedding space."""
+    total: Polynomial | None = None
+    for word, coefficient in polynomial:
+        term = Polynomial({bare.read(word) if len(word) else Word((), EMBEDDING): coefficient})
+        total = term if total is None else total + term
+    assert total is not None  # a trace has at least one term
+    return total
+
+
 def _first_returns(parameters: list[Letter], names: Mapping[Word, str]) -> dict[Letter, Word]:
     """Products that start in the embedding space and end at their first return to it, one letter a transposed pair."""
     words: list[Word] = []
     leaving: dict[str, list[Letter]] = {}
     for letter in parameters:
-        if letter.rows == letter.columns == EMBEDDING:
+        if letter.rows == letter.columns:
             words.append(Word.of(letter))
         else:
             outward = letter if letter.rows == EMBEDDING else letter.T

@@ -21,10 +21,11 @@ import sympy as sp
 from scipy import special
 
 from aimtheory.errors import InputError
-from aimtheory.frozen import Uncached
-from aimtheory.model.expression import parse_expression
+from aimtheory.expression import parse_expression
+from aimtheory.frozen import ByValue, Uncached
 from aimtheory.model.regularity import check_regularity
 from aimtheory.scalars import Scalar, to_scalar, to_sympy
+from aimtheory.spectra import plain
 
 _HIGHEST_HERMITE_DEGREE = 64
 
@@ -56,8 +57,14 @@ class Activation(Uncached, ABC):
     def expression(self, forms: sp.Matrix) -> sp.Matrix:
         """The outputs as a sympy matrix of the entries of ``forms``."""
 
+    def latex(self, symbol: str) -> str:
+        """What F is, in LaTeX text, F called ``symbol``."""
+        options = ", ".join(f"{key.replace('_', ' ')} {value}" for key, value in self.parameters.items())
+        return f"${symbol}$ the {self.name} of each row" + (f" ({options})" if options else "")
 
-def _floating(values: Any) -> np.ndarray:
+
+def floating(values: Any) -> np.ndarray:
+    """The values as a float array; floats keep their precision."""
     array = np.asarray(values)
     return array if np.issubdtype(array.dtype, np.floating) else array.astype(np.float64)
 
@@ -87,13 +94,17 @@ class ElementwiseActivation(Activation):
         """``cotangent * f'(forms)``."""
         return cotangent * self.derivative(forms)
 
+    def latex(self, symbol: str) -> str:
+        """f(x)."""
+        return f"${symbol}(x) = {sp.latex(self.scalar_expression(sp.Symbol('x')))}$ entry by entry"
+
     def expression(self, forms: sp.Matrix) -> sp.Matrix:
         """f applied to every entry."""
         return sp.Matrix(forms).applyfunc(self.scalar_expression)
 
 
-@dataclass(frozen=True)
-class Polynomial(ElementwiseActivation):
+@dataclass(frozen=True, eq=False)
+class Polynomial(ByValue, ElementwiseActivation):
     """f(x) = sum_n coefficients[n] x^n (ascending powers).
 
     >>> Polynomial((0, 0, 1))(np.array([[3.0]]))
@@ -134,7 +145,7 @@ class Polynomial(ElementwiseActivation):
 
     @staticmethod
     def _horner(coefficients: list[float], forms: np.ndarray) -> np.ndarray:
-        forms = _floating(forms)
+        forms = floating(forms)
         result = np.full_like(forms, coefficients[-1])
         for coefficient in reversed(coefficients[:-1]):
             result *= forms
@@ -158,8 +169,8 @@ class Polynomial(ElementwiseActivation):
         return sp.Add(*[to_sympy(c) * argument**n for n, c in enumerate(self.coefficients)])
 
 
-@dataclass(frozen=True)
-class Linear(ElementwiseActivation):
+@dataclass(frozen=True, eq=False)
+class Linear(ByValue, ElementwiseActivation):
     """f(x) = x."""
 
     @property
@@ -174,23 +185,23 @@ class Linear(ElementwiseActivation):
 
     def __call__(self, forms: np.ndarray) -> np.ndarray:
         """A copy of the forms."""
-        return _floating(forms).copy()
+        return floating(forms).copy()
 
     def derivative(self, forms: np.ndarray) -> np.ndarray:
         """Ones."""
-        return np.ones_like(_floating(forms))
+        return np.ones_like(floating(forms))
 
     def second_derivative(self, forms: np.ndarray) -> np.ndarray:
         """Zeros."""
-        return np.zeros_like(_floating(forms))
+        return np.zeros_like(floating(forms))
 
     def scalar_expression(self, argument: sp.Expr) -> sp.Expr:
         """The argument."""
         return argument
 
 
-@dataclass(frozen=True)
-class Hermite(ElementwiseActivation):
+@dataclass(frozen=True, eq=False)
+class Hermite(ByValue, ElementwiseActivation):
     """The normalized Hermite polynomial h_n = He_n/sqrt(n!): h_1 = x, h_2 = (x^2-1)/sqrt 2, h_3 = (x^3-3x)/sqrt 6.
 
     E h_m(z) h_n(z) = delta_mn for z ~ N(0, 1); h_n' = sqrt(n) h_{n-1}. Evaluated by the stable recurrence
@@ -230,16 +241,16 @@ class Hermite(ElementwiseActivation):
 
     def __call__(self, forms: np.ndarray) -> np.ndarray:
         """h_n."""
-        return self._evaluate(self.degree, _floating(forms))
+        return self._evaluate(self.degree, floating(forms))
 
     def derivative(self, forms: np.ndarray) -> np.ndarray:
         """sqrt(n) h_{n-1}."""
-        return math.sqrt(self.degree) * self._evaluate(self.degree - 1, _floating(forms))
+        return math.sqrt(self.degree) * self._evaluate(self.degree - 1, floating(forms))
 
     def second_derivative(self, forms: np.ndarray) -> np.ndarray:
         """sqrt(n(n-1)) h_{n-2}."""
         n = self.degree
-        return math.sqrt(n * (n - 1)) * self._evaluate(n - 2, _floating(forms))
+        return math.sqrt(n * (n - 1)) * self._evaluate(n - 2, floating(forms))
 
     def scalar_expression(self, argument: sp.Expr) -> sp.Expr:
         """The exact polynomial."""
@@ -252,8 +263,8 @@ class Hermite(ElementwiseActivation):
         return sp.Add(*terms) / sp.sqrt(sp.factorial(n))
 
 
-@dataclass(frozen=True)
-class Erf(ElementwiseActivation):
+@dataclass(frozen=True, eq=False)
+class Erf(ByValue, ElementwiseActivation):
     """f(x) = erf(gain x)."""
 
     gain: Scalar = 1.0
@@ -273,16 +284,16 @@ class Erf(ElementwiseActivation):
 
     def __call__(self, forms: np.ndarray) -> np.ndarray:
         """erf(gain x)."""
-        return np.asarray(special.erf(float(self.gain) * _floating(forms)))
+        return np.asarray(special.erf(float(self.gain) * floating(forms)))
 
     def derivative(self, forms: np.ndarray) -> np.ndarray:
         """(2 gain/sqrt pi) exp(-gain^2 x^2)."""
         gain = float(self.gain)
-        return np.asarray((2 * gain / math.sqrt(math.pi)) * np.exp(-((gain * _floating(forms)) ** 2)))
+        return np.asarray((2 * gain / math.sqrt(math.pi)) * np.exp(-((gain * floating(forms)) ** 2)))
 
     def second_derivative(self, forms: np.ndarray) -> np.ndarray:
         """-2 gain^2 x f'."""
-        forms = _floating(forms)
+        forms = floating(forms)
         return (-2 * float(self.gain) ** 2) * forms * self.derivative(forms)
 
     def scalar_expression(self, argument: sp.Expr) -> sp.Expr:
@@ -290,8 +301,8 @@ class Erf(ElementwiseActivation):
         return sp.erf(to_sympy(self.gain) * argument)
 
 
-@dataclass(frozen=True)
-class ElementwiseExpression(ElementwiseActivation):
+@dataclass(frozen=True, eq=False)
+class ElementwiseExpression(ByValue, ElementwiseActivation):
     """f given by a sympy expression (or text of the whitelist language) in one symbol.
 
     Raises ``AssumptionError`` when f breaks Assumption 1.3 or 2.1 of [D] (growth, smoothness).
@@ -319,13 +330,13 @@ class ElementwiseExpression(ElementwiseActivation):
 
     @property
     def name(self) -> str:
-        """``expression``."""
-        return "expression"
+        """The text of f."""
+        return str(self.formula)
 
     @property
     def parameters(self) -> Mapping[str, Any]:
-        """The text of f."""
-        return {"expression": str(self.formula)}
+        """None: the formula is the name."""
+        return {}
 
     @cached_property
     def _functions(self) -> tuple[Any, Any, Any]:
@@ -334,7 +345,7 @@ class ElementwiseExpression(ElementwiseActivation):
         return tuple(sp.lambdify(x, d, modules=["scipy", "numpy"], cse=True) for d in derivatives)
 
     def _evaluate(self, order: int, forms: np.ndarray) -> np.ndarray:
-        forms = _floating(forms)
+        forms = floating(forms)
         with np.errstate(over="ignore", under="ignore"):
             values = np.asarray(self._functions[order](forms), dtype=forms.dtype)
         return np.broadcast_to(values, forms.shape).copy()
@@ -356,8 +367,8 @@ class ElementwiseExpression(ElementwiseActivation):
         return self.formula.subs(sp.Symbol("x", real=True), argument)
 
 
-@dataclass(frozen=True)
-class Softmax(Activation):
+@dataclass(frozen=True, eq=False)
+class Softmax(ByValue, Activation):
     """F_ij = exp(beta G_ij) / sum_j' exp(beta G_ij'), the row softmax at inverse temperature beta.
 
     Stable for forms of any size (the row maximum is taken out first).
@@ -389,7 +400,7 @@ class Softmax(Activation):
 
     def __call__(self, forms: np.ndarray) -> np.ndarray:
         """Probabilities along the last axis."""
-        forms = _floating(forms)
+        forms = floating(forms)
         logits = forms - forms.max(axis=-1, keepdims=True)
         if self._beta != 1.0:
             logits *= self._beta
@@ -404,7 +415,7 @@ class Softmax(Activation):
 
     def log_probabilities(self, forms: np.ndarray) -> np.ndarray:
         """log F, without the underflow of log(softmax)."""
-        forms = _floating(forms)
+        forms = floating(forms)
         logits = self._beta * (forms - forms.max(axis=-1, keepdims=True))
         return logits - np.log(np.exp(logits).sum(axis=-1, keepdims=True))
 
@@ -431,9 +442,11 @@ _FACTORIES: dict[str, tuple[Any, tuple[str, ...]]] = {
     "polynomial": (Polynomial, ("coefficients",)),
     "erf": (Erf, ("gain",)),
     "softmax": (Softmax, ("inverse_temperature",)),
-    "expression": (lambda expression: ElementwiseExpression(expression), ("expression",)),
 }
-_REQUIRED = {"polynomial": "coefficients", "expression": "expression"}
+_REQUIRED = {"polynomial": "coefficients"}
+_FORMULA = re.compile(r"\bx\b|[^\w\s-]")
+"""What makes a text a formula and not a misspelt name: the variable, an operator or a parenthesis."""
+
 _HERMITE_NAME = re.compile(r"hermite(\d{1,3})")
 
 
@@ -442,10 +455,11 @@ def activation_names() -> tuple[str, ...]:
     return (*_FACTORIES, "hermite1", "hermite2", "hermite3")
 
 
-def activation(name: str | Activation, **parameters: object) -> Activation:
-    """The activation of a name and its parameters; raises ``InputError`` listing what exists.
+def activation(name: str | sp.Expr | Activation, **parameters: object) -> Activation:
+    """The activation of a name and its parameters, or of a formula in one variable such as ``"tanh(x)"``.
 
-    An ``Activation`` passes through unchanged.
+    A formula may be a sympy expression; an ``Activation`` passes through unchanged. Raises ``InputError`` listing what
+    exists.
 
     >>> activation("softmax", inverse_temperature=2)
     Softmax(inverse_temperature=Fraction(2, 1))
@@ -454,17 +468,26 @@ def activation(name: str | Activation, **parameters: object) -> Activation:
     """
     if isinstance(name, Activation):
         return name
+    if isinstance(name, sp.Expr):
+        _refuse_unknown(str(name), parameters, ())
+        return ElementwiseExpression(name)
     if not isinstance(name, str):
         raise InputError(f"activation = {name!r} is not a name; known: {', '.join(activation_names())}")
     key = name.strip().lower()
     if match := _HERMITE_NAME.fullmatch(key):
         _refuse_unknown(name, parameters, ())
         return Hermite(int(match[1]))
+    if key not in _FACTORIES and _FORMULA.search(name):
+        _refuse_unknown(name, parameters, ())
+        return ElementwiseExpression(name)
     if key not in _FACTORIES:
         close = difflib.get_close_matches(key, activation_names(), n=1)
         hint = f"did you mean {close[0]!r}? " if close else ""
         known = ", ".join(activation_names())
-        raise InputError(f"unknown activation {name!r}; {hint}known: {known} (hermiteN for any degree N)")
+        raise InputError(
+            f"unknown activation {name!r}; {hint}known: {known} (hermiteN for any degree N), or a formula such as "
+            "'tanh(x)'"
+        )
     factory, allowed = _FACTORIES[key]
     _refuse_unknown(name, parameters, allowed)
     if key in _REQUIRED and _REQUIRED[key] not in parameters:
@@ -480,7 +503,42 @@ def _refuse_unknown(name: str, parameters: Mapping[str, object], allowed: Sequen
             raise InputError(f"activation {name!r} has no parameter {parameter!r}; it takes {takes}")
 
 
+ACTIVATION_KEYS = tuple(
+    prefix + key
+    for prefix in ("", "teacher_")
+    for key in ("activation", *dict.fromkeys(key for _, keys in _FACTORIES.values() for key in keys))
+)
+"""Keys of plain data that belong to activations: the name or formula, and parameters, once a side."""
+
+
+def activation_mapping(function: Activation, prefix: str) -> dict[str, Any]:
+    """An activation as plain data, every key with a prefix (``""`` for students, ``"teacher_"`` for teachers)."""
+    options = {f"{prefix}{key}": plain(value) for key, value in function.parameters.items()}
+    return {f"{prefix}activation": function.name} | options
+
+
+def activation_from_mapping(data: Mapping[str, Any], prefix: str) -> Activation | None:
+    """The activation of plain data, None when absent; ``InputError`` for a parameter without its activation."""
+    options = {
+        key.removeprefix(prefix): data[key]
+        for key in ACTIVATION_KEYS
+        if key in data and key.startswith("teacher_") == bool(prefix) and key != f"{prefix}activation"
+    }
+    name = data.get(f"{prefix}activation")
+    if name is None:
+        if options:
+            first = prefix + next(iter(options))
+            raise InputError(f"the key {first!r} is a parameter of {prefix}activation, which is not given")
+        return None
+    if not isinstance(name, str):
+        raise InputError(
+            f"{prefix}activation = {name!r} must be the name of an activation or a formula such as 'tanh(x)'"
+        )
+    return activation(name, **options)
+
+
 __all__ = [
+    "ACTIVATION_KEYS",
     "Activation",
     "ElementwiseActivation",
     "ElementwiseExpression",
@@ -490,5 +548,8 @@ __all__ = [
     "Polynomial",
     "Softmax",
     "activation",
+    "activation_from_mapping",
+    "activation_mapping",
     "activation_names",
+    "floating",
 ]

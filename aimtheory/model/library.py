@@ -10,22 +10,41 @@ from pathlib import Path
 
 from aimtheory.errors import InputError
 from aimtheory.model import toml
-from aimtheory.model.attention_model import AttentionIndex, AttentionModel
-from aimtheory.model.factorization import tied
+from aimtheory.model.attention_model import AttentionModel
+from aimtheory.model.context import Context
+from aimtheory.model.form import Trace
 from aimtheory.model.losses import ExpressionLoss
+from aimtheory.model.parameter import Parameter
+from aimtheory.model.parameterization import tied
+from aimtheory.model.value_loss import ValueLoss
 from aimtheory.spectra import GaussianFactors, Ginibre, Wishart
 
 
 def _exact_linear() -> AttentionModel:
     """L = 1, loss (G_1 - G_2)^2, S_1 = MP(c=1)/2, S_2 = MP(c=1/2): the exactly solvable case of [D] D.3."""
+    student, teacher = (
+        tied(1, Wishart(width=1, trace=Fraction(1, 2))),
+        tied(2, Wishart(width=2, trace=1), trained=False),
+    )
     return AttentionModel(
-        tokens=1,
-        indices=(
-            AttentionIndex(tied(0), Wishart(width=1, trace=Fraction(1, 2)), True),
-            AttentionIndex(tied(1), Wishart(width=2, trace=1), False),
-        ),
+        parameters=(*student.parameters, *teacher.parameters),
+        forms=(student.form, teacher.form),
+        contexts=(Context(1),),
         loss=ExpressionLoss("(G[0, 0, 0] - G[0, 0, 1])**2", tokens=1, indices=2),
         name="exact-linear",
+    )
+
+
+def _tied_softmax_values() -> AttentionModel:
+    """Queries, keys and values learned together: y_i = sum_j softmax(X S X^T/sqrt d)_ij V^T x_j, S and V trained."""
+    return AttentionModel.of(
+        tied(1, Wishart(width=1, trace=1)),
+        tied(2, Wishart(width=1, trace=1), trained=False),
+        parameters=(Parameter("V1", law=Ginibre(variance=1)), Parameter("V2", law=Ginibre(variance=1), trained=False)),
+        traces=(Trace("R_11", "V1^T V1"), Trace("R_12", "V1^T V2"), Trace("R_22", "V2^T V2")),
+        contexts=(Context(2),),
+        loss=ValueLoss("softmax"),
+        name="tied-softmax-values",
     )
 
 
@@ -65,6 +84,7 @@ def _direct(activation: str) -> AttentionModel:
 BUILT_IN: dict[str, Callable[[], AttentionModel]] = {
     "exact-linear": _exact_linear,
     "tied-softmax": lambda: _tied("softmax", 2),
+    "tied-softmax-values": _tied_softmax_values,
     "tied-linear": lambda: _tied("linear", 1),
     "tied-hermite2": lambda: _tied("hermite2", 1),
     "tied-hermite3": lambda: _tied("hermite3", 1),

@@ -1,29 +1,44 @@
-"""Losses 𝓛(G) of the attention forms G[i, j, k] = x_i^T S_k x_j / sqrt(d), arrays of shape ``(..., L, L, K)``.
+"""Losses 𝓛(G; R) of the attention forms G[i, j, k] = x_i^T S_k x_j / sqrt(d), arrays of shape ``(..., L, L, K)``.
 
 Every loss has its value, its gradient by G, and its sympy expression in ``IndexedBase("G")[i, j, k]`` (0-based). All
-are vectorised over leading (batch) axes and keep the dtype.
+are vectorised over leading (batch) axes and keep the dtype. A loss that reads explicit order parameters R = tr P names
+them in ``traces``; :meth:`Loss.at` fixes their values, and ``trace_gradient`` is the gradient by them.
 """
 
 from __future__ import annotations
 
 from abc import ABC, abstractmethod
-from collections.abc import Callable, Sequence
+from collections.abc import Callable, Mapping, Sequence
 from dataclasses import dataclass
 from functools import cached_property
-from typing import Any
+from typing import Any, ClassVar
 
 import numpy as np
 import sympy as sp
 
 from aimtheory.errors import InputError
-from aimtheory.frozen import Uncached
-from aimtheory.model.activations import Activation, Softmax, activation
-from aimtheory.model.expression import parse_expression
+from aimtheory.expression import parse_expression
+from aimtheory.frozen import ByValue, Uncached
+from aimtheory.model.activations import (
+    ACTIVATION_KEYS,
+    Activation,
+    Softmax,
+    activation,
+    activation_from_mapping,
+    activation_mapping,
+    floating,
+)
 from aimtheory.model.regularity import check_regularity
 from aimtheory.scalars import Scalar, to_scalar, to_sympy
+from aimtheory.spectra import plain
 
 FORMS = sp.IndexedBase("G")
 """The symbol of the forms in expressions: ``FORMS[i, j, k]``."""
+
+
+def trace_symbol(name: str) -> sp.Symbol:
+    """The symbol of an explicit order parameter in expressions."""
+    return sp.Symbol(name, real=True)
 
 
 class Loss(Uncached, ABC):
@@ -39,10 +54,58 @@ class Loss(Uncached, ABC):
         """L when the loss is tied to one number of tokens, None when it takes any."""
         return None
 
+    loss_name: ClassVar[str]
+    """The name of the loss in files: ``mse``, ``cross_entropy``, ``expression``."""
+
     @property
-    @abstractmethod
     def name(self) -> str:
-        """A short name: ``mse``, ``cross_entropy``, ``expression``."""
+        """The name of the loss in files."""
+        return self.loss_name
+
+    @property
+    def traces(self) -> tuple[str, ...]:
+        """Names of the explicit order parameters that the loss reads, in the order of ``trace_gradient``."""
+        return ()
+
+    def at(self, traces: Sequence[float], covariance: np.ndarray) -> Loss:  # noqa: ARG002
+        """The loss of the forms alone, at values of the explicit order parameters and a token covariance."""
+        return self
+
+    def trace_terms(self) -> tuple[Loss, ...] | None:
+        """Losses of the forms alone, one a trace, when the loss is sum_r R_r term_r; else None."""
+        return None
+
+    def traces_as_indices(self, token: int) -> Loss:  # noqa: ARG002
+        """The same loss with every trace R read as the form G[token, token, k] of an index k of its own, after the
+        others: a form without spread has the value of its mean, so that traces need no theory of their own."""
+        return self
+
+    def trace_gradient(
+        self,
+        forms: np.ndarray,
+        traces: Sequence[float],  # noqa: ARG002
+        covariance: np.ndarray,  # noqa: ARG002
+    ) -> np.ndarray:
+        """d loss/d R, shape ``(..., number of traces)``."""
+        return np.zeros((*forms.shape[:-3], 0))
+
+    def latex(self, tokens: int) -> tuple[str, str]:
+        """The formula of the loss, and what its symbols are, in LaTeX."""
+        return indexed_latex(self.expression(tokens), tokens, self.indices), ""
+
+    @abstractmethod
+    def to_mapping(self) -> dict[str, Any]:
+        """The loss as plain data, ``loss`` its name; :func:`loss_from_mapping` reads it."""
+
+    @classmethod
+    def from_mapping(cls, data: Mapping[str, Any], shape: LossShape) -> Loss:  # noqa: ARG003
+        """The loss of plain data; ``InputError`` names the key that is missing or wrong."""
+        raise InputError(f"the loss {cls.__name__} has no file form")
+
+    @classmethod
+    def mapping_keys(cls) -> tuple[str, ...]:
+        """The keys of :meth:`to_mapping`, ``loss`` left out."""
+        return ()
 
     @abstractmethod
     def value(self, forms: np.ndarray) -> np.ndarray:
@@ -57,9 +120,7 @@ class Loss(Uncached, ABC):
         """The loss in the symbols ``FORMS[i, j, k]``."""
 
     def _check_forms(self, forms: np.ndarray) -> np.ndarray:
-        forms = np.asarray(forms)
-        if not np.issubdtype(forms.dtype, np.floating):
-            forms = forms.astype(np.float64)
+        forms = floating(forms)
         shape = forms.shape
         if len(shape) < 3 or shape[-3] != shape[-2] or shape[-1] != self.indices:
             raise InputError(f"forms have shape {shape}; {self.name} takes (..., L, L, {self.indices})")
@@ -107,13 +168,12 @@ def _disjoint(students: tuple[int, ...], teachers: tuple[int, ...]) -> int:
     return max(students + teachers) + 1
 
 
-@dataclass(frozen=True)
-class MeanSquaredError(Loss):
-    """½ || Σ_{k in students} w_k F(G_k) − Σ_{k in teachers} w_k F*(G_k) ||²: half the sum over all L x L outputs.
+@dataclass(frozen=True, eq=False)
+class TeacherStudentLoss(ByValue, Loss):
+    """A loss between an activation of the student indices and one of the teacher indices, with a weight each.
 
-    >>> loss = MeanSquaredError(activation("linear"))
-    >>> float(loss.value(np.array([[[3.0, 1.0]]])))
-    2.0
+    ``teacher`` None means the same activation on both sides; indices count from 0. What the weights mean is said by the
+    subclass, as is their default.
     """
 
     student: Activation
@@ -123,10 +183,12 @@ class MeanSquaredError(Loss):
     student_weights: tuple[Scalar, ...]
     teacher_weights: tuple[Scalar, ...]
 
+    default_activation: ClassVar[str | None] = None
+
     def __init__(
         self,
-        student: Activation | str,
-        teacher: Activation | str | None = None,
+        student: Activation | str | sp.Expr | None = None,
+        teacher: Activation | str | sp.Expr | None = None,
         students: Sequence[int] = (0,),
         teachers: Sequence[int] = (1,),
         student_weights: Sequence[object] | None = None,
@@ -134,24 +196,86 @@ class MeanSquaredError(Loss):
     ) -> None:
         students, teachers = _index_tuple(students, "students"), _index_tuple(teachers, "teachers")
         _disjoint(students, teachers)
-        one = to_scalar(1)
-        student = activation(student)
-        object.__setattr__(self, "student", student)
-        object.__setattr__(self, "teacher", student if teacher is None else activation(teacher))
-        object.__setattr__(self, "students", students)
-        object.__setattr__(self, "teachers", teachers)
-        object.__setattr__(self, "student_weights", _weights(student_weights, len(students), "student_weights", one))
-        object.__setattr__(self, "teacher_weights", _weights(teacher_weights, len(teachers), "teacher_weights", one))
+        if student is None and self.default_activation is None:
+            raise InputError(f"loss {self.name!r} needs an activation, such as 'softmax', 'linear' or 'tanh(x)'")
+        first = activation(self.default_activation if student is None else student)
+        put = object.__setattr__
+        put(self, "student", first)
+        put(self, "teacher", first if teacher is None else activation(teacher))
+        put(self, "students", students)
+        put(self, "teachers", teachers)
+        put(self, "student_weights", _weights(student_weights, len(students), "student_weights", to_scalar(1)))
+        default = self.default_teacher_weight(len(teachers))
+        put(self, "teacher_weights", _weights(teacher_weights, len(teachers), "teacher_weights", default))
+        self._check()
 
-    @property
-    def name(self) -> str:
-        """``mse``."""
-        return "mse"
+    @staticmethod
+    def default_teacher_weight(count: int) -> Scalar:  # noqa: ARG004
+        """The weight of a teacher when none is given."""
+        return to_scalar(1)
+
+    def _check(self) -> None:
+        """Refuse what the loss cannot be made of."""
 
     @property
     def indices(self) -> int:
         """One more than the largest index."""
         return max(self.students + self.teachers) + 1
+
+    def sides_latex(self) -> tuple[str, str, str]:
+        """The weighted sums of student and of teacher outputs, and what F and F* are, in LaTeX."""
+        shared = self.student == self.teacher
+        second = "F" if shared else r"F^{\ast}"
+        where = f", {self.student.latex('F')}" + ("" if shared else f", {self.teacher.latex(second)}")
+        student = sum_latex("F", self.students, self.student_weights)
+        return student, sum_latex(second, self.teachers, self.teacher_weights), where
+
+    def to_mapping(self) -> dict[str, Any]:
+        """The activations, and the indices and weights where they are not the default."""
+        result = activation_mapping(self.student, "")
+        if self.teacher != self.student:
+            result |= activation_mapping(self.teacher, "teacher_")
+        result["loss"] = self.loss_name
+        plainest = type(self)(self.student, self.teacher)
+        for key in ("students", "teachers", "student_weights", "teacher_weights"):
+            if getattr(self, key) != getattr(plainest, key):
+                result[key] = plain(getattr(self, key))
+        return result
+
+    @classmethod
+    def from_mapping(cls, data: Mapping[str, Any], shape: LossShape) -> TeacherStudentLoss:  # noqa: ARG003
+        """The loss of plain data; activations by name and parameters."""
+        options = {
+            key: data[key] for key in ("students", "teachers", "student_weights", "teacher_weights") if key in data
+        }
+        first = activation_from_mapping(data, "")
+        if first is None and cls.default_activation is None:
+            raise InputError(
+                "the key 'activation' is missing; write one such as 'softmax', 'linear', 'hermite2', 'tanh(x)'"
+            )
+        return cls(first, activation_from_mapping(data, "teacher_"), **options)
+
+    @classmethod
+    def mapping_keys(cls) -> tuple[str, ...]:
+        """Keys of activations, indices and weights."""
+        return (*ACTIVATION_KEYS, "students", "teachers", "student_weights", "teacher_weights")
+
+
+@dataclass(frozen=True, eq=False, init=False)
+class MeanSquaredError(TeacherStudentLoss):
+    """½ || Σ_{k in students} w_k F(G_k) − Σ_{k in teachers} w_k F*(G_k) ||²: half the sum over all L x L outputs.
+
+    >>> loss = MeanSquaredError(activation("linear"))
+    >>> float(loss.value(np.array([[[3.0, 1.0]]])))
+    2.0
+    """
+
+    loss_name: ClassVar[str] = "mse"
+
+    def latex(self, tokens: int) -> tuple[str, str]:  # noqa: ARG002
+        """Half the squared norm of the difference of both sides."""
+        student, teacher, where = self.sides_latex()
+        return rf"\tfrac12 \bigl\| {student} - {bracket_latex(teacher)} \bigr\|_F^2", where
 
     @property
     def terms(self) -> tuple[tuple[int, Activation, Scalar], ...]:
@@ -198,8 +322,8 @@ class MeanSquaredError(Loss):
         return sp.Add(*[entry**2 for entry in residual]) / 2
 
 
-@dataclass(frozen=True)
-class CrossEntropy(Loss):
+@dataclass(frozen=True, eq=False, init=False)
+class CrossEntropy(TeacherStudentLoss):
     """− Σ_ij p*_ij log p_ij, with row softmax probabilities of student and teacher.
 
     p = softmax(β Σ_{k in students} w_k G_k) (the students' logits add up) and p* = Σ_{k in teachers} v_k
@@ -210,52 +334,31 @@ class CrossEntropy(Loss):
     True
     """
 
+    loss_name: ClassVar[str] = "cross_entropy"
+    default_activation: ClassVar[str | None] = "softmax"
+
     student: Softmax
     teacher: Softmax
-    students: tuple[int, ...]
-    teachers: tuple[int, ...]
-    student_weights: tuple[Scalar, ...]
-    teacher_weights: tuple[Scalar, ...]
 
-    def __init__(
-        self,
-        student: Activation | str = "softmax",
-        teacher: Activation | str | None = None,
-        students: Sequence[int] = (0,),
-        teachers: Sequence[int] = (1,),
-        student_weights: Sequence[object] | None = None,
-        teacher_weights: Sequence[object] | None = None,
-    ) -> None:
-        students, teachers = _index_tuple(students, "students"), _index_tuple(teachers, "teachers")
-        _disjoint(students, teachers)
-        student = activation(student)
-        teacher = student if teacher is None else activation(teacher)
-        for function in (student, teacher):
+    def latex(self, tokens: int) -> tuple[str, str]:  # noqa: ARG002
+        """The students' logits add up before the softmax."""
+        _, teacher, where = self.sides_latex()
+        logits = sum_latex("", self.students, self.student_weights)
+        return rf"-\sum_{{ij}} {bracket_latex(teacher)}_{{ij}} \log F\bigl({logits}\bigr)_{{ij}}", where
+
+    @staticmethod
+    def default_teacher_weight(count: int) -> Scalar:
+        """Equal weights."""
+        return to_scalar(f"1/{count}")
+
+    def _check(self) -> None:
+        for function in (self.student, self.teacher):
             if not isinstance(function, Softmax):
                 raise InputError(f"cross entropy takes softmax activations, got {function!r}")
-        equal = to_scalar(f"1/{len(teachers)}")
-        mixture = _weights(teacher_weights, len(teachers), "teacher_weights", equal)
+        mixture = self.teacher_weights
         if any(not float(v) >= 0 for v in mixture) or abs(sum(float(v) for v in mixture) - 1) > 1e-12:
             shown = ", ".join(map(str, mixture))
             raise InputError(f"teacher_weights = ({shown}) are not a probability distribution; >= 0 with sum 1")
-        object.__setattr__(self, "students", students)
-        object.__setattr__(self, "teachers", teachers)
-        object.__setattr__(
-            self, "student_weights", _weights(student_weights, len(students), "student_weights", to_scalar(1))
-        )
-        object.__setattr__(self, "teacher_weights", mixture)
-        object.__setattr__(self, "student", student)
-        object.__setattr__(self, "teacher", teacher)
-
-    @property
-    def name(self) -> str:
-        """``cross_entropy``."""
-        return "cross_entropy"
-
-    @property
-    def indices(self) -> int:
-        """One more than the largest index."""
-        return max(self.students + self.teachers) + 1
 
     def _logits(self, forms: np.ndarray) -> np.ndarray:
         pairs = zip(self.students, self.student_weights, strict=True)
@@ -301,10 +404,20 @@ class CrossEntropy(Loss):
 
 
 @dataclass(frozen=True)
-class ExpressionLoss(Loss):
+class LossShape:
+    """What a loss read from a file is a function of: L, K, and the names of the model's traces."""
+
+    tokens: int | None
+    indices: int
+    traces: tuple[str, ...] = ()
+
+
+@dataclass(frozen=True, eq=False)
+class ExpressionLoss(ByValue, Loss):
     """A loss given by a sympy expression in ``IndexedBase("G")[i, j, k]``, or by text of the whitelist language.
 
-    Raises ``AssumptionError`` when the expression breaks Assumption 1.3 (continuous, polynomial growth) or 2.1
+    ``traces`` names explicit order parameters of the model (``("R_11",)``) that the expression may read beside the
+    forms. Raises ``AssumptionError`` when the expression breaks Assumption 1.3 (continuous, polynomial growth) or 2.1
     (smooth with polynomially growing derivatives) of [D]; ``allow_exponential_growth=True`` lets exponentials of
     linear growth through. Raises ``InputError`` on unknown symbols and on indices outside the shape.
 
@@ -313,36 +426,76 @@ class ExpressionLoss(Loss):
     array([[[ 4., -4.]]])
     """
 
+    loss_name: ClassVar[str] = "expression"
+
     formula: sp.Expr
     token_count: int
     index_count: int
     allow_exponential_growth: bool
+    trace_names: tuple[str, ...]
 
     def __init__(
-        self, formula: sp.Expr | str, tokens: int, indices: int, allow_exponential_growth: bool = False
+        self,
+        formula: sp.Expr | str,
+        tokens: int,
+        indices: int,
+        allow_exponential_growth: bool = False,
+        traces: Sequence[str] = (),
     ) -> None:
         for what, count in (("tokens", tokens), ("indices", indices)):
             if isinstance(count, bool) or not isinstance(count, (int, np.integer)) or count < 1:
                 raise InputError(f"{what} = {count!r} must be an integer >= 1")
         shape = (int(tokens), int(tokens), int(indices))
+        names = tuple(traces)
         if isinstance(formula, str):
-            formula = parse_expression(formula, indexed={"G": shape})
+            formula = parse_expression(formula, symbols=names, indexed={"G": shape})
         if not isinstance(formula, sp.Expr):
             raise InputError(f"the loss {formula!r} is not a sympy expression nor text")
-        formula = formula.xreplace(
+        # A symbol is known by its name: the user's own may have other assumptions.
+        renamed = {
+            s: trace_symbol(s.name) for s in formula.free_symbols if isinstance(s, sp.Symbol) and s.name in names
+        }
+        formula = formula.xreplace(renamed).xreplace(
             {f: FORMS[f.indices] for f in formula.atoms(sp.Indexed) if str(f.base) == "G" and f.base != FORMS}
         )
-        forms = _used_forms(formula, shape)
-        check_regularity(formula, forms, "loss", allow_exponential_growth)
-        object.__setattr__(self, "formula", formula)
-        object.__setattr__(self, "token_count", shape[0])
-        object.__setattr__(self, "index_count", shape[2])
-        object.__setattr__(self, "allow_exponential_growth", bool(allow_exponential_growth))
+        used = tuple(name for name in names if trace_symbol(name) in formula.free_symbols)
+        forms = _used_forms(formula, shape, used)
+        check_regularity(formula, [*forms, *map(trace_symbol, used)], "loss", allow_exponential_growth)
+        put = object.__setattr__
+        put(self, "formula", formula)
+        put(self, "token_count", shape[0])
+        put(self, "index_count", shape[2])
+        put(self, "allow_exponential_growth", bool(allow_exponential_growth))
+        put(self, "trace_names", used)
 
     @property
-    def name(self) -> str:
-        """``expression``."""
-        return "expression"
+    def traces(self) -> tuple[str, ...]:
+        """The traces that the expression reads."""
+        return self.trace_names
+
+    def to_mapping(self) -> dict[str, Any]:
+        """The formula as text."""
+        result: dict[str, Any] = {"loss": self.loss_name, "expression": str(self.formula)}
+        if self.allow_exponential_growth:
+            result["allow_exponential_growth"] = True
+        return result
+
+    @classmethod
+    def from_mapping(cls, data: Mapping[str, Any], shape: LossShape) -> ExpressionLoss:
+        """The loss of plain data; ``InputError`` without a formula, or in a model that mixes numbers of tokens."""
+        text = data.get("expression")
+        if not isinstance(text, str):
+            raise InputError("loss = 'expression' needs expression = '...', a formula in G[i, j, k]")
+        if shape.tokens is None:
+            raise InputError(
+                "loss = 'expression' is written for one number of tokens; the contexts of the model differ"
+            )
+        return cls(text, shape.tokens, shape.indices, data.get("allow_exponential_growth", False), shape.traces)
+
+    @classmethod
+    def mapping_keys(cls) -> tuple[str, ...]:
+        """``expression``, ``allow_exponential_growth``."""
+        return ("expression", "allow_exponential_growth")
 
     @property
     def tokens(self) -> int | None:
@@ -358,32 +511,61 @@ class ExpressionLoss(Loss):
     def used_forms(self) -> tuple[tuple[int, int, int], ...]:
         """The (i, j, k) on which the loss depends, in order."""
         shape = (self.token_count, self.token_count, self.index_count)
-        return tuple(tuple(int(n) for n in f.indices) for f in _used_forms(self.formula, shape))  # type: ignore[misc]
+        found = _used_forms(self.formula, shape, self.traces)
+        return tuple(tuple(int(n) for n in f.indices) for f in found)  # type: ignore[misc]
 
     @cached_property
-    def _functions(self) -> tuple[Callable[..., Any], Callable[..., Any]]:
+    def _functions(self) -> tuple[Callable[..., Any], Callable[..., Any], Callable[..., Any]]:
+        """Compiled value, gradient by the forms, gradient by the traces, of the used forms and then the traces."""
         shape = (self.token_count, self.token_count, self.index_count)
-        forms = _used_forms(self.formula, shape)
+        forms = _used_forms(self.formula, shape, self.traces)
         symbols = [sp.Symbol(f"g_{n}", real=True) for n in range(len(forms))]
         flat = self.formula.xreplace(dict(zip(forms, symbols, strict=True)))
-        return compile_expressions(symbols, [flat]), compile_expressions(symbols, [flat.diff(s) for s in symbols])
+        parameters = [trace_symbol(name) for name in self.traces]
+        outputs = [[flat], [flat.diff(s) for s in symbols], [flat.diff(r) for r in parameters]]
+        value, gradient, by_trace = (compile_expressions([*symbols, *parameters], each) for each in outputs)
+        return value, gradient, by_trace
 
-    def _arguments(self, forms: np.ndarray) -> list[np.ndarray]:
-        return [forms[..., i, j, k] for i, j, k in self.used_forms]
+    def _arguments(self, forms: np.ndarray, traces: Sequence[float]) -> list[Any]:
+        if len(traces) != len(self.traces):
+            raise InputError(f"this loss reads the traces {', '.join(self.traces)}: fix their values with at(...)")
+        return [*(forms[..., i, j, k] for i, j, k in self.used_forms), *map(forms.dtype.type, traces)]
 
-    def value(self, forms: np.ndarray) -> np.ndarray:
+    def traces_as_indices(self, token: int) -> ExpressionLoss:
+        """Every trace as the form G[token, token, k] of an index of its own."""
+        replaced = {trace_symbol(name): FORMS[token, token, self.index_count + n] for n, name in enumerate(self.traces)}
+        count = self.index_count + len(self.traces)
+        return ExpressionLoss(self.formula.xreplace(replaced), self.token_count, count, self.allow_exponential_growth)
+
+    def at(self, traces: Sequence[float], covariance: np.ndarray) -> Loss:  # noqa: ARG002
+        """The loss of the forms alone, at values of the explicit order parameters."""
+        return LossAt(self, tuple(map(float, traces))) if self.traces else self
+
+    def value(self, forms: np.ndarray, traces: Sequence[float] = ()) -> np.ndarray:
         """The expression, evaluated by numpy with common subexpressions shared."""
         forms = self._check_forms(forms)
-        (result,) = self._functions[0](self._arguments(forms))
+        (result,) = self._functions[0](self._arguments(forms, traces))
         return np.broadcast_to(np.asarray(result, dtype=forms.dtype), forms.shape[:-3]).copy()
 
-    def gradient(self, forms: np.ndarray) -> np.ndarray:
+    def gradient(self, forms: np.ndarray, traces: Sequence[float] = ()) -> np.ndarray:
         """The symbolic gradient, zero for forms that do not appear."""
         forms = self._check_forms(forms)
         result = np.zeros_like(forms)
-        for (i, j, k), entry in zip(self.used_forms, self._functions[1](self._arguments(forms)), strict=True):
+        for (i, j, k), entry in zip(self.used_forms, self._functions[1](self._arguments(forms, traces)), strict=True):
             result[..., i, j, k] = entry
         return result
+
+    def trace_gradient(
+        self,
+        forms: np.ndarray,
+        traces: Sequence[float],
+        covariance: np.ndarray,  # noqa: ARG002
+    ) -> np.ndarray:
+        """The symbolic gradient by the traces, shape ``(..., number of traces)``."""
+        forms = self._check_forms(forms)
+        entries = self._functions[2](self._arguments(forms, traces))
+        parts = [np.broadcast_to(np.asarray(entry, dtype=forms.dtype), forms.shape[:-3]) for entry in entries]
+        return np.stack(parts, axis=-1) if parts else np.zeros((*forms.shape[:-3], 0), dtype=forms.dtype)
 
     def expression(self, tokens: int) -> sp.Expr:
         """The formula; raises ``InputError`` when asked for another number of tokens."""
@@ -392,7 +574,47 @@ class ExpressionLoss(Loss):
         return self.formula
 
 
-def _used_forms(formula: sp.Expr, shape: tuple[int, int, int]) -> list[sp.Expr]:
+@dataclass(frozen=True)
+class LossAt(Loss):
+    """A loss of forms and traces at fixed values of the traces: a loss of the forms alone."""
+
+    loss: ExpressionLoss
+    values: tuple[float, ...]
+
+    @property
+    def name(self) -> str:
+        """That of the loss."""
+        return self.loss.name
+
+    @property
+    def indices(self) -> int:
+        """K."""
+        return self.loss.indices
+
+    @property
+    def tokens(self) -> int | None:
+        """L."""
+        return self.loss.tokens
+
+    def to_mapping(self) -> dict[str, Any]:
+        """The formula with the values in it."""
+        return {"loss": self.name, "expression": str(self.expression(self.loss.token_count))}
+
+    def value(self, forms: np.ndarray) -> np.ndarray:
+        """The value at the fixed traces."""
+        return self.loss.value(forms, self.values)
+
+    def gradient(self, forms: np.ndarray) -> np.ndarray:
+        """The gradient at the fixed traces."""
+        return self.loss.gradient(forms, self.values)
+
+    def expression(self, tokens: int) -> sp.Expr:
+        """The formula with the values in it."""
+        known = {trace_symbol(name): sp.Float(v) for name, v in zip(self.loss.traces, self.values, strict=True)}
+        return self.loss.expression(tokens).xreplace(known)
+
+
+def _used_forms(formula: sp.Expr, shape: tuple[int, int, int], traces: Sequence[str] = ()) -> list[sp.Expr]:
     used = []
     for form in formula.atoms(sp.Indexed):
         if form.base != FORMS:
@@ -403,10 +625,11 @@ def _used_forms(formula: sp.Expr, shape: tuple[int, int, int]) -> list[sp.Expr]:
         ):
             raise InputError(f"{form} is outside the forms G[i, j, k] of shape {shape} (indices count from 0)")
         used.append(form)
-    unknown = formula.free_symbols - set(used) - {FORMS, FORMS.label}
+    unknown = formula.free_symbols - set(used) - {FORMS, FORMS.label} - set(map(trace_symbol, traces))
     if unknown:
         names = ", ".join(sorted(map(str, unknown)))
-        raise InputError(f"unknown symbols {names} in the loss; it is a function of G[i, j, k] alone")
+        known = f"and of {', '.join(traces)}" if traces else "alone"
+        raise InputError(f"unknown symbols {names} in the loss; it is a function of G[i, j, k] {known}")
     return sorted(used, key=lambda form: tuple(int(n) for n in form.indices[::-1]))
 
 
@@ -430,12 +653,54 @@ def compile_expressions(
     return evaluate
 
 
+def indexed_latex(expression: sp.Expr, tokens: int, indices: int) -> str:
+    """An expression in the forms, G_ijk counted from 1."""
+    names = {
+        FORMS[i, j, k]: sp.Symbol(rf"G_{{{i + 1}{j + 1}{k + 1}}}")
+        for i in range(tokens)
+        for j in range(tokens)
+        for k in range(indices)
+    }
+    return str(sp.latex(expression.xreplace(names)))
+
+
+def sum_latex(function: str, indices: tuple[int, ...], weights: tuple[Scalar, ...]) -> str:
+    """sum w F(G_k) in LaTeX, counted from 1."""
+    terms = []
+    for index, weight in zip(indices, weights, strict=True):
+        front = "" if weight == 1 else sp.latex(to_sympy(weight)) + r"\,"
+        forms = f"G_{{{index + 1}}}"
+        terms.append(front + (f"{function}({forms})" if function else forms))
+    return " + ".join(terms)
+
+
+def bracket_latex(terms: str) -> str:
+    """Parentheses about a sum."""
+    return rf"\bigl({terms}\bigr)" if " + " in terms else terms
+
+
+def loss_types() -> dict[str, type[Loss]]:
+    """Every loss that a file may name, by name."""
+    found: dict[str, type[Loss]] = {}
+    pending = Loss.__subclasses__()
+    while pending:
+        cls = pending.pop()
+        pending.extend(cls.__subclasses__())
+        if "loss_name" in vars(cls):
+            found[cls.loss_name] = cls
+    return dict(sorted(found.items()))
+
+
 __all__ = [
     "FORMS",
     "CrossEntropy",
     "ExpressionLoss",
     "Loss",
+    "LossShape",
     "MeanSquaredError",
+    "TeacherStudentLoss",
     "compile_expressions",
     "form_symbols",
+    "loss_types",
+    "trace_symbol",
 ]

@@ -10,8 +10,8 @@ from aimtheory.records import register
 
 
 def model_summary(model: AttentionModel) -> dict[str, Any]:
-    """What a result says of its model: ``model`` (its name), ``model_toml`` (the file) and ``time_factor``."""
-    return {"model": model.name, "model_toml": toml.dumps(model), "time_factor": float(model.time_factor)}
+    """What a result says of its model: ``model`` (its name), ``model_toml`` (the file) and ``clock``."""
+    return {"model": model.name, "model_toml": toml.dumps(model), "clock": float(model.clock)}
 
 
 register(

@@ -13,6 +13,9 @@ from aimtheory.population.gaussian_law import OrderParameters as OrderParameters
 from aimtheory.population.gaussian_law import order_parameters as order_parameters
 from aimtheory.population.likelihood_ratio import SampledPotential as SampledPotential
 from aimtheory.population.likelihood_ratio import sampled_potential as sampled_potential
+from aimtheory.population.population_loss import BoundLoss as BoundLoss
+from aimtheory.population.population_loss import PopulationLoss as PopulationLoss
+from aimtheory.population.population_loss import population_loss as population_loss
 from aimtheory.population.potential import Potential as Potential
 from aimtheory.population.potential import potential as potential
 from aimtheory.population.wick import QuadraticForm as QuadraticForm
@@ -22,10 +25,12 @@ from aimtheory.population.wick import joint_cumulant as joint_cumulant
 from aimtheory.population.wick import moment as moment
 
 __all__ = [
+    "BoundLoss",
     "Estimate",
     "ExtensiveRank",
     "GaussianLaw",
     "OrderParameters",
+    "PopulationLoss",
     "Potential",
     "PotentialGradients",
     "QuadraticForm",
@@ -40,6 +45,7 @@ __all__ = [
     "nearest_covariance",
     "nearest_order_parameters",
     "order_parameters",
+    "population_loss",
     "potential",
     "sampled_potential",
 ]

@@ -18,6 +18,7 @@ import sympy as sp
 
 from aimtheory.model.activations import ElementwiseActivation, Erf, Hermite, Linear, Polynomial
 from aimtheory.model.losses import ExpressionLoss, Loss, MeanSquaredError
+from aimtheory.model.value_loss import PairTerm
 from aimtheory.scalars import to_sympy
 
 _HIGHEST_DEGREE = 12
@@ -64,6 +65,8 @@ def is_polynomial(loss: Loss) -> bool:
     """Whether the potential of the loss is a polynomial of (m, q1, q2) of manageable size."""
     if isinstance(loss, MeanSquaredError):
         return all(_polynomial_degree(function) is not None for _, function, _ in loss.terms)
+    if isinstance(loss, PairTerm):
+        return all(_polynomial_degree(function) is not None for _, function in loss.heads)
     if isinstance(loss, ExpressionLoss):
         forms = sorted(loss.formula.atoms(sp.Indexed), key=str)
         if not loss.formula.is_polynomial(*forms):
@@ -77,6 +80,8 @@ def is_polynomial(loss: Loss) -> bool:
 
 def is_arcsine(loss: Loss) -> bool:
     """Whether every activation is an erf, so that the potential is closed at zero mean."""
+    if isinstance(loss, PairTerm):
+        return all(isinstance(function, Erf) for _, function in loss.heads)
     return isinstance(loss, MeanSquaredError) and all(isinstance(function, Erf) for _, function, _ in loss.terms)
 
 
@@ -103,6 +108,10 @@ def closed_form(
 
     No covariance is the identity of any size: entries of equal law are counted, not enumerated.
     """
+    if isinstance(loss, PairTerm):
+        closed = is_polynomial(loss) or (is_arcsine(loss) and all(sp.sympify(m) == 0 for m in mean))
+        dense = np.eye(tokens) if token_covariance is None else token_covariance
+        return _pair_term(loss, exact_matrix(dense), mean, q1, q2) if closed else None
     if is_polynomial(loss):
         if isinstance(loss, MeanSquaredError):
             return _pairwise(loss, entry_laws(tokens, token_covariance), mean, q1, q2)
@@ -154,6 +163,43 @@ def _pairwise(
                 assert isinstance(left, ElementwiseActivation)
                 assert isinstance(right, ElementwiseActivation)
                 total += factor * pair_expectation(left, right, *moments)
+    return sp.expand(total) if is_polynomial(loss) else total
+
+
+def _pair_term(loss: PairTerm, covariance: sp.Matrix, mean: Sequence[sp.Expr], q1: sp.Matrix, q2: sp.Matrix) -> sp.Expr:
+    """scale Σ_i Σ_jj' C_jj' E f(G_ijk) g(G_ij'l), equal laws of (G_ij, G_ij') taken together."""
+    tokens = covariance.shape[0]
+    (k, left), (l, right) = loss.both
+    weights: dict[tuple[sp.Expr, ...], sp.Expr] = {}
+    for i in range(tokens):
+        for j in range(tokens):
+            for n in range(tokens):
+                if covariance[j, n] == 0:
+                    continue
+                law = (
+                    covariance[i, j],
+                    covariance[i, n],
+                    covariance[i, i] * covariance[j, j],
+                    covariance[i, j] ** 2,
+                    covariance[i, i] * covariance[n, n],
+                    covariance[i, n] ** 2,
+                    covariance[i, i] * covariance[j, n],
+                    covariance[i, n] * covariance[j, i],
+                )
+                weights[law] = weights.get(law, sp.S.Zero) + covariance[j, n]
+    total = sp.S.Zero
+    assert isinstance(left, ElementwiseActivation)
+    assert isinstance(right, ElementwiseActivation)
+    for (mean_j, mean_n, first_j, second_j, first_n, second_n, first, second), weight in weights.items():
+        moments = (
+            mean_j * mean[k],
+            mean_n * mean[l],
+            first_j * q1[k, k] + second_j * q2[k, k],
+            first_n * q1[l, l] + second_n * q2[l, l],
+            first * q1[k, l] + second * q2[k, l],
+        )
+        total += weight * pair_expectation(left, right, *moments)
+    total *= sp.nsimplify(loss.scale, rational=True) if float(2 * loss.scale).is_integer() else sp.Float(loss.scale)
     return sp.expand(total) if is_polynomial(loss) else total
 
 

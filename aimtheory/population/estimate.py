@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from dataclasses import dataclass
+from dataclasses import dataclass, field
 
 import numpy as np
 
@@ -29,9 +29,10 @@ class Estimate:
 
 @dataclass(frozen=True)
 class PotentialGradients:
-    """Gradients of Phi(m, q1, q2): dPhi = Σ_k mean_k dm_k + Σ_kl q1_kl dq1_kl + Σ_kl q2_kl dq2_kl, all ordered pairs.
+    """Gradients of Phi(m, q1, q2; R): dPhi = Σ_k mean_k dm_k + Σ_kl (q1_kl dq1_kl + q2_kl dq2_kl) + Σ_r traces_r dR_r,
+    all ordered pairs.
 
-    An off-diagonal entry is half the derivative by the shared variable q_kl = q_lk. Shapes (K,), (K, K), (K, K).
+    An off-diagonal entry is half the derivative by the shared variable q_kl = q_lk. Shapes (K,), (K, K), (K, K), (R,).
     ``error`` bounds the error of any entry in the sense of :class:`Estimate`.
     """
 
@@ -40,6 +41,7 @@ class PotentialGradients:
     q2: np.ndarray
     error: float
     method: str
+    traces: np.ndarray = field(default_factory=lambda: np.zeros(0))
 
     @property
     def tied(self) -> np.ndarray:

@@ -137,4 +137,26 @@ class RowSurprise(RowSoftmax):
         return self.value(points), -beta * deviation, second
 
 
-__all__ = ["EntryFunction", "FeatureFunction", "RowSoftmax", "RowSurprise"]
+@dataclass(frozen=True, eq=False)
+class MixedOutputs(FeatureFunction):
+    """F(u) M: the outputs of a function mixed by a matrix, such as the root of a token covariance."""
+
+    function: FeatureFunction
+    mixing: np.ndarray
+
+    def value(self, points: np.ndarray) -> np.ndarray:
+        """F M."""
+        return self.function.value(points) @ self.mixing
+
+    def jet(self, points: np.ndarray) -> tuple[np.ndarray, np.ndarray, np.ndarray]:
+        """F M and its derivatives."""
+        value, first, second = self.function.jet(points)
+        return value @ self.mixing, first @ self.mixing, second @ self.mixing
+
+    def radial_jet(self, points: np.ndarray, factor: np.ndarray) -> tuple[np.ndarray, np.ndarray, np.ndarray]:
+        """F M and its derivatives along the columns of a factor."""
+        value, first, second = self.function.radial_jet(points, factor)
+        return value @ self.mixing, first @ self.mixing, second @ self.mixing
+
+
+__all__ = ["EntryFunction", "FeatureFunction", "MixedOutputs", "RowSoftmax", "RowSurprise"]

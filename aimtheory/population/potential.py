@@ -14,6 +14,7 @@ from numpy.typing import ArrayLike
 from aimtheory.errors import InputError, NumericsError
 from aimtheory.model.losses import CrossEntropy, ExpressionLoss, Loss, MeanSquaredError
 from aimtheory.model.token_covariance import validate_token_covariance
+from aimtheory.model.value_loss import PairTerm
 from aimtheory.population.closed_forms import (
     closed_form,
     gradient_by_pairs,
@@ -146,7 +147,7 @@ class Potential:
 
     @cached_property
     def _sites(self) -> tuple[SlotMap, tuple[PairwiseSite | ExpressionSite, ...]]:
-        if isinstance(self.loss, (MeanSquaredError, CrossEntropy)):
+        if isinstance(self.loss, (MeanSquaredError, CrossEntropy, PairTerm)):
             return pairwise_sites(self.loss, self._covariance)
         loss = self.loss
         if not isinstance(loss, ExpressionLoss):

@@ -28,7 +28,8 @@ from aimtheory.model.activations import (
     Softmax,
 )
 from aimtheory.model.losses import CrossEntropy, MeanSquaredError
-from aimtheory.population.features import EntryFunction, FeatureFunction, RowSoftmax, RowSurprise
+from aimtheory.model.value_loss import PairTerm
+from aimtheory.population.features import EntryFunction, FeatureFunction, MixedOutputs, RowSoftmax, RowSurprise
 
 
 @dataclass(frozen=True)
@@ -108,7 +109,7 @@ class SlotMap:
 
 
 def pairwise_sites(
-    loss: MeanSquaredError | CrossEntropy, covariance: np.ndarray
+    loss: MeanSquaredError | CrossEntropy | PairTerm, covariance: np.ndarray
 ) -> tuple[SlotMap, tuple[PairwiseSite, ...]]:
     """The sites of a mean squared error or of a cross entropy.
 
@@ -116,6 +117,8 @@ def pairwise_sites(
     holds the students' logits with F = −log softmax, each teacher is a slot, and W couples them alone.
     """
     tokens = covariance.shape[0]
+    if isinstance(loss, PairTerm):
+        return _pair_sites(loss, covariance)
     if isinstance(loss, MeanSquaredError):
         indices = [k for k, _, _ in loss.terms]
         combination = np.zeros((len(indices), loss.indices))
@@ -140,6 +143,34 @@ def pairwise_sites(
     )
 
 
+def _pair_sites(loss: PairTerm, covariance: np.ndarray) -> tuple[SlotMap, tuple[PairwiseSite, ...]]:
+    """A head with itself is one slot of weight 2 scale in ½ Σ W ⟨F, F⟩; two heads are two slots coupled by scale."""
+    combination = np.zeros((len(loss.heads), loss.indices))
+    combination[np.arange(len(loss.heads)), [k for k, _ in loss.heads]] = 1.0
+    functions = [function for _, function in loss.heads]
+    coupling = np.array([[2 * loss.scale]]) if len(functions) == 1 else loss.scale * np.array([[0.0, 1.0], [1.0, 0.0]])
+    tokens = len(covariance)
+    identity = bool(np.array_equal(covariance, np.eye(tokens)))
+    if identity and all(isinstance(function, ElementwiseActivation) for function in functions):
+        return SlotMap(combination), _merge(_entry_sites(functions, coupling, covariance))
+    sites = []
+    for row in range(tokens):
+        site = _row_site(row, functions, coupling, covariance, ())
+        if not identity:
+            order = _row_order(row, tokens)
+            values, vectors = np.linalg.eigh(covariance[np.ix_(order, order)])
+            root = (vectors * np.sqrt(np.maximum(values, 0.0))) @ vectors.T
+            site = replace(site, functions=tuple(MixedOutputs(function, root) for function in site.functions))
+        sites.append(site)
+    # Rows of equal features may still mix their outputs differently, so only the identity merges them.
+    return SlotMap(combination), _merge(sites) if identity else tuple(sites)
+
+
+def _row_order(row: int, tokens: int) -> list[int]:
+    """The columns of a row as its features have them: the diagonal first, so that exchangeable rows look alike."""
+    return [row, *[column for column in range(tokens) if column != row]]
+
+
 def _entry_sites(functions: Sequence[Activation], coupling: np.ndarray, covariance: np.ndarray) -> list[PairwiseSite]:
     tokens = covariance.shape[0]
     sites = []
@@ -160,8 +191,7 @@ def _row_site(
     surprises: Sequence[int],
 ) -> PairwiseSite:
     tokens = covariance.shape[0]
-    # The diagonal entry comes first, so that rows of an exchangeable law look alike.
-    order = [row, *[column for column in range(tokens) if column != row]]
+    order = _row_order(row, tokens)
     entries = np.zeros((tokens, tokens * tokens))
     entries[np.arange(tokens), [row * tokens + column for column in order]] = 1.0
     differences = entries[1:] - entries[0]

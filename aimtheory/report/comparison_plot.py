@@ -52,7 +52,7 @@ def comparison_plot(
     model = (next(iter(curves.values())) if simulation is None else simulation).model
     foreign = [label for label, run in curves.items() if run.model != model]
     for label, run in curves.items():
-        if run.model.time_factor != model.time_factor:
+        if run.model.clock != model.clock:
             raise InputError(
                 f"the times of {label!r} are {time_unit(run.model)}, those of {model.name!r} {time_unit(model)}: they "
                 "cannot share an axis; draw them apart"

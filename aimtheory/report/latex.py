@@ -7,10 +7,9 @@ import re
 import sympy as sp
 
 from aimtheory.hierarchy import MomentHierarchy
+from aimtheory.hierarchy.couplings import name_latex
 from aimtheory.hierarchy.latex import equation_latex, trace_latex
 from aimtheory.model import AttentionModel
-from aimtheory.model.activations import Activation, ElementwiseActivation
-from aimtheory.model.losses import FORMS, CrossEntropy, ExpressionLoss, Loss, MeanSquaredError
 from aimtheory.scalars import to_sympy
 
 _WIDE = 130
@@ -70,8 +69,8 @@ def _escape(text: str) -> str:
 
 
 def _time(model: AttentionModel) -> str:
-    factor = sp.latex(to_sympy(model.time_factor))
-    return rf"t = {'' if model.time_factor == 1 else factor + ' '}n \alpha_d / d"
+    factor = sp.latex(to_sympy(model.clock))
+    return rf"t = {'' if model.clock == 1 else factor + ' '}n \alpha_d / d"
 
 
 def _equation(hierarchy: MomentHierarchy, word: object) -> str:
@@ -83,29 +82,27 @@ def _equation(hierarchy: MomentHierarchy, word: object) -> str:
 
 
 def _model_latex(model: AttentionModel) -> str:
-    covariance = (
-        r"C_{ij}\delta_{ab}, \quad C_{ij} = \delta_{ij}"
-        if model.token_covariance is None
-        else r"C_{ij}\delta_{ab}, \quad C = " + sp.latex(sp.Matrix(model.covariance_matrix))
-    )
     forms = (
         r"G_{ijk} = \frac{x_i^\top S_k x_j"
         + (r" - C_{ij}\operatorname{Tr} S_k" if model.centred else "")
         + r"}{\sqrt d}"
     )
     lines = [
-        rf"Tokens $x_1, \dots, x_L$ with $L = {model.tokens}$, Gaussian, "
-        rf"$\mathbb{{E}}\, x_{{ia}} x_{{jb}} = {covariance}$; forms ${forms}$.",
+        rf"{_contexts_latex(model)}; forms ${forms}$.",
         r"\begin{itemize}",
     ]
-    for k, index in enumerate(model.indices):
-        state = "trained" if index.trainable else "fixed"
-        law = _escape(re.sub(r"Fraction\((-?\d+), (\d+)\)", _ratio, repr(index.law)))
-        name, made = rf"S_{{{k + 1}}}", index.factorization.polynomial.latex
+    for k, (form, trained) in enumerate(zip(model.forms, model.trained_forms, strict=True)):
+        name, made = rf"S_{{{k + 1}}}", form.matrix.latex
         equal = "" if made == name else f" = {made}"
-        lines.append(rf"\item ${name}{equal}$, {state}, initial law \texttt{{{law}}}.")
+        lines.append(rf"\item ${name}{equal}$, {'trained' if trained else 'fixed'}.")
+    for trace in model.traces:
+        lines.append(rf"\item ${name_latex(trace.name)} = \operatorname{{tr}}({trace.matrix.latex})$.")
+    for parameter in model.parameters:
+        law = _escape(re.sub(r"Fraction\((-?\d+), (\d+)\)", _ratio, repr(parameter.law)))
+        state = "trained" if parameter.trained else "fixed"
+        lines.append(rf"\item ${parameter.letter.latex}$ {state}, initial law \texttt{{{law}}}.")
     lines.append(r"\end{itemize}")
-    loss, where = _loss_latex(model.loss, model.tokens)
+    loss, where = model.loss.latex(model.contexts[0].tokens)
     lines.append(
         rf"Loss $\displaystyle \mathcal L = {loss}${where}. "
         rf"Weight decay $\gamma = {sp.latex(to_sympy(model.weight_decay))}$."
@@ -113,53 +110,21 @@ def _model_latex(model: AttentionModel) -> str:
     return "\n".join(lines)
 
 
+def _contexts_latex(model: AttentionModel) -> str:
+    parts = []
+    for context in model.contexts:
+        covariance = (
+            r"C_{ij}\delta_{ab}, \quad C_{ij} = \delta_{ij}"
+            if context.token_covariance is None
+            else r"C_{ij}\delta_{ab}, \quad C = " + sp.latex(sp.Matrix(context.covariance_matrix))
+        )
+        weight = "" if len(model.contexts) == 1 else f" (weight {context.weight})"
+        parts.append(rf"$L = {context.tokens}$, $\mathbb{{E}}\, x_{{ia}} x_{{jb}} = {covariance}${weight}")
+    return r"Gaussian tokens $x_1, \dots, x_L$: " + "; ".join(parts)
+
+
 def _ratio(match: re.Match[str]) -> str:
     return match[1] if match[2] == "1" else f"{match[1]}/{match[2]}"
-
-
-def _loss_latex(loss: Loss, tokens: int) -> tuple[str, str]:
-    if isinstance(loss, MeanSquaredError | CrossEntropy):
-        shared = loss.student == loss.teacher
-        second = "F" if shared else r"F^{\ast}"
-        student = _sum("F", loss.students, loss.student_weights)
-        teacher = _sum(second, loss.teachers, loss.teacher_weights)
-        where = f", {_activation_latex('F', loss.student)}" + (
-            "" if shared else f", {_activation_latex(second, loss.teacher)}"
-        )
-        if isinstance(loss, CrossEntropy):
-            logits = _sum("", loss.students, loss.student_weights)  # the students' logits add up before the softmax
-            return rf"-\sum_{{ij}} {_bracket(teacher)}_{{ij}} \log F\bigl({logits}\bigr)_{{ij}}", where
-        return rf"\tfrac12 \bigl\| {student} - {_bracket(teacher)} \bigr\|_F^2", where
-    if isinstance(loss, ExpressionLoss):
-        names = {
-            FORMS[i, j, k]: sp.Symbol(rf"G_{{{i + 1}{j + 1}{k + 1}}}")
-            for i in range(tokens)
-            for j in range(tokens)
-            for k in range(loss.indices)
-        }
-        return sp.latex(loss.expression(tokens).xreplace(names)), ""
-    return rf"\texttt{{{_escape(repr(loss))}}}", ""
-
-
-def _sum(function: str, indices: tuple[int, ...], weights: tuple[object, ...]) -> str:
-    terms = []
-    for index, weight in zip(indices, weights, strict=True):
-        front = "" if weight == 1 else sp.latex(to_sympy(weight)) + r"\,"
-        forms = f"G_{{{index + 1}}}"
-        terms.append(front + (f"{function}({forms})" if function else forms))
-    return " + ".join(terms)
-
-
-def _bracket(terms: str) -> str:
-    return rf"\bigl({terms}\bigr)" if " + " in terms else terms
-
-
-def _activation_latex(symbol: str, activation: Activation) -> str:
-    if isinstance(activation, ElementwiseActivation):
-        x = sp.Symbol("x")
-        return f"${symbol}(x) = {sp.latex(activation.scalar_expression(x))}$ entry by entry"
-    options = ", ".join(f"{key.replace('_', ' ')} {value}" for key, value in activation.parameters.items())
-    return f"${symbol}$ the {_escape(activation.name)} of each row" + (f" ({_escape(options)})" if options else "")
 
 
 def _potential_latex(model: AttentionModel, potential: sp.Expr | None) -> str:

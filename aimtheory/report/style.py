@@ -8,6 +8,7 @@ from pathlib import Path
 from typing import TYPE_CHECKING, Any
 
 import matplotlib as mpl
+import sympy as sp
 from matplotlib.backends.backend_agg import FigureCanvasAgg
 from matplotlib.figure import Figure
 from matplotlib.text import Text
@@ -15,6 +16,7 @@ from matplotlib.text import Text
 from aimtheory.errors import InputError
 from aimtheory.files import atomic_file
 from aimtheory.model import AttentionModel
+from aimtheory.scalars import to_sympy
 
 if TYPE_CHECKING:
     from matplotlib.axes import Axes
@@ -135,12 +137,8 @@ def letter_symbol(text: str) -> str:
 
 def time_label(model: AttentionModel) -> str:
     r"""The time axis in terms of SGD steps n, learning rate and dimension: t = 4 n alpha_d / d for tied attention."""
-    factor = model.time_factor
-    front = (
-        ""
-        if factor == 1
-        else (f"{factor}" if factor.denominator == 1 else rf"\frac{{{factor.numerator}}}{{{factor.denominator}}}")
-    )
+    factor = model.clock
+    front = "" if factor == 1 else str(sp.latex(to_sympy(factor)))
     return rf"time $t = {front}\,n\,\alpha_d/d$   ($n$ SGD steps, learning rate $\alpha_d$)"
 
 

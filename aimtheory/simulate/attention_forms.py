@@ -18,7 +18,7 @@ import numpy as np
 from numpy.typing import NDArray
 
 from aimtheory.simulate.gaussian_tokens import FloatArray
-from aimtheory.words import Letter, Polynomial, Word
+from aimtheory.words import SCALARS, Letter, Polynomial, Word
 
 _FEW_TOKENS = 6
 """Up to this many tokens L^2 dot products beat a batch of small matrix products."""
@@ -284,6 +284,7 @@ def evaluate(polynomial: Polynomial, parameters: Mapping[str, FloatArray], dim: 
 def trace(polynomial: Polynomial, parameters: Mapping[str, FloatArray], dim: int) -> float:
     """Tr of a square polynomial: entrywise products of half words, O(d r) for words of one or two letters."""
     total = 0.0
+    dim = 1 if polynomial.rows == SCALARS else dim
     for word, coefficient in polynomial:
         letters = word.letters
         if len(letters) <= 1:
@@ -306,6 +307,7 @@ def add_trace_gradient(
     gradients: dict[str, FloatArray],
 ) -> None:
     """Add ``weight`` times the gradient of Tr P by every moving letter: u X v gives (v u)^T, u X^T v gives v u."""
+    dim = 1 if polynomial.rows == SCALARS else dim
     pieces: dict[tuple[str, tuple[Letter, ...]], float] = {}
     for word, coefficient in polynomial:
         letters = word.letters

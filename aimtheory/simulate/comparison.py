@@ -138,7 +138,7 @@ def compare(
             "Run at least 3 seeds (seeds=range(3)), or state an allowance with finite_size="
         )
     names = _observables(observables, simulation)
-    step = float(simulation.model.time_factor) * simulation.learning_rate / simulation.dim
+    step = float(simulation.model.clock) * simulation.learning_rate / simulation.dim
     shape = (len(names), len(simulation.times))
     expected, found, error, sigmas = (np.full(shape, np.nan) for _ in range(4))
     tables = [_values(each, names, simulation.times, step) for each in theories]
@@ -231,7 +231,7 @@ def _values(theory: Any, names: Sequence[str], times: FloatArray, step: float) -
 
 def time_unit(model: AttentionModel) -> str:
     """What time counts, n steps at learning rate alpha_d: ``4 n alpha_d/d`` for tied attention."""
-    return f"{'' if model.time_factor == 1 else f'{model.time_factor} '}n alpha_d/d"
+    return f"{'' if model.clock == 1 else f'{model.clock} '}n alpha_d/d"
 
 
 def model_differences(theory: AttentionModel, simulation: AttentionModel) -> tuple[str, ...]:
@@ -239,7 +239,7 @@ def model_differences(theory: AttentionModel, simulation: AttentionModel) -> tup
     if theory == simulation:
         return ()
     found = [f"the theory is of another model, {theory!r}, than the simulation, {simulation!r}"]
-    if theory.time_factor != simulation.time_factor:
+    if theory.clock != simulation.clock:
         found.append(
             f"their times are in different units, {time_unit(theory)} in the theory and {time_unit(simulation)} in the "
             "simulation"

@@ -9,9 +9,11 @@ from numpy.typing import ArrayLike
 
 from aimtheory.checks import check_integer
 from aimtheory.errors import InputError
-from aimtheory.model import EMBEDDING, AttentionModel
+from aimtheory.model import AttentionModel
+from aimtheory.simulate.explicit_traces import add_traces, trace_values
 from aimtheory.simulate.gaussian_tokens import FloatArray, GaussianTokens
-from aimtheory.simulate.parameters import Matrices, build_forms, check_parameters, model_letters
+from aimtheory.simulate.parameters import Matrices, build_forms, check_parameters, model_letters, moving_letters
+from aimtheory.words import EMBEDDING
 
 
 def forms(
@@ -56,8 +58,8 @@ def loss_and_gradient(
     """The mean loss over given tokens of shape (batch, L, d), and its gradient by every trained letter; no weight
     decay.
 
-    The gradient runs through the S_k of trainable indices alone. float32 tokens are computed in float32, all others
-    in float64.
+    The model has one context; explicit traces are those of the matrices, and a number moves with learning rate
+    alpha_d/d, so that its gradient is divided by d. float32 tokens are computed in float32, all others in float64.
 
     >>> import aimtheory as aim
     >>> from aimtheory.simulate import initial_parameters
@@ -72,8 +74,13 @@ def loss_and_gradient(
     typed: dict[str, FloatArray] = {name: matrix.astype(array.dtype) for name, matrix in matrices.items()}
     machine = build_forms(model, typed, dim, array.shape[0] * array.shape[1], array.dtype)
     values = machine.forward(array)
-    cotangent = model.loss.gradient(values) * array.dtype.type(1 / len(array))
-    return float(model.loss.value(values).mean(dtype=np.float64)), machine.backward(cotangent)
+    explicit = trace_values(model, typed, dim)
+    loss = model.loss.at(explicit, model.covariance_matrix)
+    gradients = machine.backward(loss.gradient(values) * array.dtype.type(1 / len(array)))
+    if explicit:
+        slopes = model.loss.trace_gradient(values, explicit, model.covariance_matrix).mean(axis=0, dtype=np.float64)
+        add_traces(model, typed, dim, moving_letters(model), slopes, gradients)
+    return float(loss.value(values).mean(dtype=np.float64)), gradients
 
 
 def _given(model: AttentionModel, parameters: Mapping[str, ArrayLike]) -> tuple[Matrices, int]:

@@ -11,39 +11,33 @@ from numpy.typing import ArrayLike, NDArray
 
 from aimtheory.arrays import real_array
 from aimtheory.errors import InputError
-from aimtheory.model import EMBEDDING, AttentionModel
+from aimtheory.model import AttentionModel, Context
 from aimtheory.population import check_extensive_rank
 from aimtheory.simulate.attention_forms import AttentionForms, AttentionMatrix, evaluate
 from aimtheory.simulate.gaussian_tokens import FloatArray
 from aimtheory.spectra import extensive_rank_limit
-from aimtheory.words import Letter, Polynomial
+from aimtheory.words import EMBEDDING, SCALARS, Letter, Polynomial
 
 Matrices = dict[str, NDArray[np.float64]]
 
 
 def moving_letters(model: AttentionModel) -> frozenset[str]:
-    """Names of the letters that SGD moves: those of trainable indices that are not frozen."""
-    return frozenset(letter.name for index in model.indices for letter in index.trained_letters)
+    """Names of the letters that SGD moves."""
+    return frozenset(letter.name for letter in model.trained_letters)
 
 
 def model_letters(model: AttentionModel) -> dict[str, Letter]:
     """Every parameter letter of the model by name, untransposed."""
-    return {letter.name: letter for index in model.indices for letter in index.factorization.letters}
+    return model.letters
 
 
 def initial_parameters(model: AttentionModel, dim: int, seed: int | np.random.SeedSequence) -> Matrices:
     """The parameter matrices from which ``sgd(model, dim=dim, seed=seed)`` starts, by letter name, float64.
 
-    Drawn from the laws of the model; a letter that several indices share is that of the first. Give them to a theory
-    to start it from the same matrices (``MatrixFamily``), so that initial fluctuations O(1/d) drop out of the
-    comparison.
+    Drawn from the laws of the model. Give them to a theory to start it from the same matrices (``MatrixFamily``), so
+    that initial fluctuations O(1/d) drop out of the comparison.
     """
-    rng = np.random.default_rng(seed_streams(seed)[0])
-    result: Matrices = {}
-    for group in model.sample(dim, rng):
-        for name, matrix in group.items():
-            result.setdefault(name, matrix)
-    return result
+    return model.sample(dim, np.random.default_rng(seed_streams(seed)[0]))
 
 
 def seed_streams(seed: int | np.random.SeedSequence) -> list[np.random.SeedSequence]:
@@ -63,7 +57,9 @@ def check_parameters(model: AttentionModel, parameters: Mapping[str, ArrayLike],
     if unknown or missing:
         what = f"unknown {unknown[0]!r}" if unknown else f"no matrix for {missing[0]!r}"
         raise InputError(f"parameters: {what}; this model needs exactly {', '.join(sorted(letters))}")
-    sizes: dict[str, tuple[int, str]] = {} if dim is None else {EMBEDDING: (dim, "dim")}
+    sizes: dict[str, tuple[int, str]] = {SCALARS: (1, "the space of numbers")}
+    if dim is not None:
+        sizes[EMBEDDING] = (dim, "dim")
     result: Matrices = {}
     for name, letter in letters.items():
         matrix = real_array(parameters[name], f"parameters[{name!r}]", ndim=2)
@@ -90,11 +86,11 @@ def extensive_ranks(model: AttentionModel, parameters: Matrices, dim: int) -> di
     """
     limit = extensive_rank_limit(dim)
     found = {}
-    for index in model.indices:
-        name = index.factorization.name
-        matrix = evaluate(index.factorization.polynomial, parameters, dim)
+    for form in model.forms:
+        name = form.name
+        matrix = evaluate(form.matrix, parameters, dim)
         if matrix.any():
-            symmetric = index.factorization.is_symmetric
+            symmetric = form.is_symmetric
             spectrum = (
                 np.linalg.eigvalsh((matrix + matrix.T) / 2) if symmetric else np.linalg.svd(matrix, compute_uv=False)
             )
@@ -120,15 +116,15 @@ class WorkingBasis:
         """The eigenbasis of the fixed symmetric attention matrix whose forms would cost most, if there is one."""
         moving = moving_letters(model)
         best: tuple[int, int] | None = None
-        for k, index in enumerate(model.indices):
-            polynomial = index.factorization.polynomial
+        for k, form in enumerate(model.forms):
+            polynomial = form.matrix
             if polynomial.is_symmetric and not moving & {letter.name for letter in polynomial.letters}:
                 cost = sum(parameters[letter.name].size for letter in polynomial.letters)
                 if best is None or cost > best[0]:
                     best = (cost, k)
         if best is None:
             return cls()
-        matrix = evaluate(model.indices[best[1]].factorization.polynomial, parameters, dim)
+        matrix = evaluate(model.forms[best[1]].matrix, parameters, dim)
         eigenvalues, vectors = np.linalg.eigh((matrix + matrix.T) / 2)
         return cls(vectors, best[1], eigenvalues)
 
@@ -163,17 +159,19 @@ def build_forms(
     rows: int,
     dtype: np.dtype[Any],
     working: WorkingBasis | None = None,
+    context: Context | None = None,
 ) -> AttentionForms:
     """The forms of a model at given matrices, each S_k entered in the way that costs fewest flops.
 
     A fixed S_k that is diagonal in the working basis enters by its spectrum; another fixed one as a single d x d
     matrix where that is cheaper than its factors. ``parameters`` may gain such constants; moving letters are used in
-    place.
+    place. ``context`` is that of the tokens, needed for a model that mixes several.
     """
+    seen = model.context if context is None else context
     moving = moving_letters(model)
     matrices = []
-    for k, index in enumerate(model.indices):
-        polynomial = index.factorization.polynomial
+    for k, (form, trained) in enumerate(zip(model.forms, model.trained_forms, strict=True)):
+        polynomial = form.matrix
         letters = polynomial.letters
         spectrum = working.eigenvalues if working is not None and working.index == k else None
         if spectrum is None and not moving & {letter.name for letter in letters}:
@@ -182,8 +180,8 @@ def build_forms(
                 constant = Letter(f"constant{k + 1}", EMBEDDING, EMBEDDING)
                 parameters[constant.name] = evaluate(polynomial, parameters, dim)
                 polynomial = Polynomial.word(constant)
-        matrices.append(AttentionMatrix(polynomial, index.trainable, spectrum))
-    return AttentionForms(matrices, parameters, moving, dim, model.covariance_matrix, model.centred, rows, dtype)
+        matrices.append(AttentionMatrix(polynomial, trained and not form.detached, spectrum))
+    return AttentionForms(matrices, parameters, moving, dim, seen.covariance_matrix, model.centred, rows, dtype)
 
 
 def _distinct_halves(polynomial: Polynomial) -> list[Letter]:

@@ -16,7 +16,8 @@ from aimtheory.hierarchy import views
 from aimtheory.hierarchy.observables import Observable, OverlapReader, read_observables
 from aimtheory.model import AttentionModel
 from aimtheory.progress import Progress
-from aimtheory.simulate.gaussian_tokens import GaussianTokens, float_type, spare_thread
+from aimtheory.simulate.context_tokens import ContextTokens
+from aimtheory.simulate.gaussian_tokens import float_type, spare_thread
 from aimtheory.simulate.online_sgd import OnlineSgd
 from aimtheory.simulate.parameters import (
     Matrices,
@@ -68,7 +69,7 @@ def sgd(
         theta <- theta - alpha_d grad_theta mean_b L(G^b) - (alpha_d gamma / d) theta,
         G_ijk = x_i^T S_k x_j / sqrt(d)  (minus C_ij Tr S_k / sqrt(d) when the model is centred),  x ~ N(0, C x 1_d).
 
-    Time is t = n x time_factor x learning_rate / d (time_factor 4 for tied attention). Give either ``times``,
+    Time is t = n x clock x learning_rate / d (clock 4 for tied attention). Give either ``times``,
     increasing from 0 and rounded to whole steps, or ``steps``: a number of steps, or increasing step counts from 0.
     One run each of ``seeds`` (or one ``seed``, or one seeded from ``rng``; default seed 0): a seed fixes the initial
     matrices and all tokens, whatever is measured. ``initial`` gives parameter matrices by letter name (``{"W1": ...,
@@ -103,11 +104,11 @@ def sgd(
     batch = check_integer(batch, "batch", 1)
     loss_samples = check_integer(loss_samples, "loss_samples", 1)
     rate = check_positive(learning_rate, "learning_rate")
-    if not any(model.trainable):
+    if not model.trained_letters:
         raise InputError(
-            "no index of the model is trainable, so there is nothing to simulate; set trainable=True on one"
+            "no parameter of the model is trained, so there is nothing to simulate; set trained=True on one"
         )
-    unit = float(model.time_factor) * rate / dim
+    unit = float(model.clock) * rate / dim
     counts = step_counts(times, steps, unit)
     kind = float_type(dtype)
     labels, roots = seed_roots(seed, seeds, rng)
@@ -143,9 +144,9 @@ def sgd(
                 for name, ratio in extensive_ranks(model, start, dim).items():
                     concentration[name] = max(ratio, concentration.get(name, 0.0))
             state = OnlineSgd(model, start, dim, rate, batch, kind)
-            flops = state.forms.flops_per_row * batch * model.tokens
-            tokens = GaussianTokens(dim, model.covariance_matrix, batch, kind, streams[1], background=spare_thread())
-            samples = GaussianTokens(dim, model.covariance_matrix, min(loss_samples, 256), kind, streams[2])
+            flops = int(state.flops_per_sample * batch)
+            tokens = ContextTokens(model, dim, batch, kind, streams[1], background=spare_thread())
+            samples = ContextTokens(model, dim, min(loss_samples, 256), kind, streams[2], everywhere=True)
             traces = WordTraces(letters, moving_letters(model), dim)
             finite = True
             with np.errstate(over="ignore", invalid="ignore"):
@@ -215,7 +216,7 @@ class _Recorder:
         self.overlaps = overlaps
         self.loss_samples = loss_samples
 
-    def record(self, row: int, column: int, state: OnlineSgd, traces: WordTraces, samples: GaussianTokens) -> bool:
+    def record(self, row: int, column: int, state: OnlineSgd, traces: WordTraces, samples: ContextTokens) -> bool:
         """Measure; False when a value is not finite, and then nothing is written."""
         traces.load({name: state.parameters[name] for name in state.letters})
         reading = _MatrixReading(traces, self.overlaps, state, samples, self.loss_samples)
@@ -236,7 +237,7 @@ class _MatrixReading:
     traces: WordTraces
     overlaps: OverlapReader
     state: OnlineSgd
-    samples: GaussianTokens
+    samples: ContextTokens
     loss_samples: int
 
     def moments(self, words: Sequence[Word]) -> NDArray[np.float64]:
@@ -252,12 +253,12 @@ class _MatrixReading:
         return _sampled_loss(self.state, self.samples, self.loss_samples)
 
 
-def _sampled_loss(state: OnlineSgd, samples: GaussianTokens, count: int) -> float:
+def _sampled_loss(state: OnlineSgd, samples: ContextTokens, count: int) -> float:
     total, left = 0.0, count
     while left > 0:
-        tokens = samples()[:left]
-        total += state.mean_loss(tokens) * len(tokens)
-        left -= len(tokens)
+        size = min(samples.batch, left)
+        total += state.mean_loss([tokens[:size] for tokens in samples()]) * size
+        left -= size
     return total / count
 
 

@@ -25,7 +25,7 @@ class SgdRun(Result):
     """Online SGD at finite d over several seeds.
 
     ``values[name]`` has shape (seeds, times), NaN where a seed did not get; ``run[name]`` is the mean over seeds and
-    ``standard_error(name)`` its error, shape (times,). ``times`` are n x time_factor x learning_rate / d at the step
+    ``standard_error(name)`` its error, shape (times,). ``times`` are n x clock x learning_rate / d at the step
     counts ``steps``. ``eigenvalues[view]`` has shape (seeds, times, d), ascending. ``matrices[seed]`` holds the last
     parameter matrices of each seed by letter name, ``snapshots[seed]`` those at every time reached when they were
     asked for. ``flops_per_step`` counts the matrix products alone; ``seconds`` is the time spent stepping.
@@ -98,7 +98,7 @@ class SgdRun(Result):
         places = [n if seed is None else seed for n, seed in enumerate(self.seeds)]
         return (
             Variable("seed", np.array(places), ("seed",), "seed"),
-            Variable("time", self.times, ("time",), "time n x time_factor x learning_rate / d", "learning time"),
+            Variable("time", self.times, ("time",), "time n x clock x learning_rate / d", "learning time"),
             Variable("steps", self.steps, ("time",), "SGD steps"),
             *(Variable(name, table, ("seed", "time"), name) for name, table in self.values.items()),
             *(

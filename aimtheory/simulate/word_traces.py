@@ -46,6 +46,8 @@ class WordTraces:
 
     def _trace(self, word: Word) -> float:
         letters = word.letters
+        if all(letter.is_scalar for letter in letters):
+            return float(np.prod([self._parameter(letter)[0, 0] for letter in letters]))
         if len(letters) == 1:
             (letter,) = letters
             expansion = self.views.expansion[letter.base]

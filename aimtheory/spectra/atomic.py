@@ -5,6 +5,7 @@ from __future__ import annotations
 from collections.abc import Iterable
 from dataclasses import dataclass
 from fractions import Fraction
+from typing import ClassVar
 
 import numpy as np
 import sympy as sp
@@ -38,6 +39,8 @@ class Atomic(SpectralLaw):
     >>> Atomic([1, -1], ["1/2", "1/2"]).jacobi(3).offdiagonal
     (Fraction(1, 1), Fraction(0, 1), Fraction(0, 1))
     """
+
+    law_name: ClassVar[str] = "atomic"
 
     locations: tuple[Scalar, ...]
     weights: tuple[Scalar, ...]

@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import math
 from dataclasses import dataclass, field
+from typing import ClassVar
 
 import numpy as np
 from numpy.typing import ArrayLike, NDArray
@@ -39,6 +40,8 @@ class Empirical(SpectralLaw):
     >>> Empirical([1.0, 3.0]).moments(2)
     (2.0, 5.0)
     """
+
+    law_name: ClassVar[str] = "empirical"
 
     eigenvalues: tuple[float, ...]
     _values: FloatArray = field(init=False, repr=False, compare=False)

@@ -3,10 +3,11 @@
 from __future__ import annotations
 
 import math
-from abc import ABC, abstractmethod
+from abc import abstractmethod
 from collections.abc import Sequence
 from dataclasses import dataclass
 from fractions import Fraction
+from typing import ClassVar
 
 import numpy as np
 import sympy as sp
@@ -15,6 +16,8 @@ from numpy.typing import ArrayLike, NDArray
 from aimtheory.errors import AssumptionError, InputError
 from aimtheory.scalars import Scalar, to_scalar
 from aimtheory.spectra.cumulants import exact_sqrt, free_cumulants_from_moments, jacobi_from_moments
+from aimtheory.spectra.initial_law import InitialLaw
+from aimtheory.spectra.square_root import SquareRoot
 
 FloatArray = NDArray[np.float64]
 Interval = tuple[float, float]
@@ -64,12 +67,14 @@ class JacobiCoefficients:
         return nodes, vectors[0] ** 2
 
 
-class SpectralLaw(ABC):
+class SpectralLaw(InitialLaw):
     """Law of a self-adjoint random matrix S in the limit d -> infinity, S being free of all that is independent of it.
 
     Subclasses are frozen dataclasses. Moments are ``m_n = lim Tr(S^n)/d``. Quantities are exact (``Fraction`` or
     sympy) when the parameters are, and floats otherwise.
     """
+
+    is_self_adjoint: ClassVar[bool] = True
 
     @abstractmethod
     def moments(self, count: int) -> tuple[Scalar, ...]:
@@ -115,6 +120,33 @@ class SpectralLaw(ABC):
     def second_moment(self) -> Scalar:
         """``lim tr S^2``."""
         return self.moments(2)[1]
+
+    def draw(self, rows: int, columns: int | None, dim: int, rng: np.random.Generator) -> FloatArray:  # noqa: ARG002
+        """A symmetric (rows, rows) sample."""
+        if rows != columns:
+            raise InputError(f"{self!r} is the law of a square matrix; it cannot be drawn as {rows} x {columns}")
+        return self.sample(rows, rng)
+
+    def free_letter(self) -> SpectralLaw:
+        """The law itself: a self-adjoint letter, free of the others."""
+        return self
+
+    @property
+    def scaled_trace(self) -> Scalar | None:
+        """Zero for a law of zero mean; None otherwise: Tr S/sqrt d diverges."""
+        return Fraction(0) if self.mean == 0 else None
+
+    @property
+    def is_positive(self) -> bool:
+        """True when the law lives on [0, infinity), so that S = W W^T for a real W; taken for granted of symbols."""
+        try:
+            return self.support[0][0] >= 0
+        except InputError:
+            return True
+
+    def factor(self) -> InitialLaw | None:
+        """The square root of the law as a law of W, None when the law reaches below zero."""
+        return SquareRoot(self) if self.is_positive else None
 
     def sample_factor(self, dim: int, rng: np.random.Generator) -> FloatArray:
         """A (dim, r) matrix W with ``W W^T`` a sample, r the rank; ``AssumptionError`` when the law reaches below 0."""

@@ -5,6 +5,7 @@ from __future__ import annotations
 import math
 from dataclasses import dataclass
 from fractions import Fraction
+from typing import ClassVar
 
 import numpy as np
 from numpy.typing import ArrayLike, NDArray
@@ -32,6 +33,8 @@ class GOE(SpectralLaw):
     >>> GOE(variance=1).moments(6)
     (Fraction(0, 1), Fraction(1, 1), Fraction(0, 1), Fraction(2, 1), Fraction(0, 1), Fraction(5, 1))
     """
+
+    law_name: ClassVar[str] = "goe"
 
     variance: Scalar = Fraction(1)
 

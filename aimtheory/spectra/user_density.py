@@ -6,17 +6,19 @@ import math
 from collections.abc import Callable, Mapping, Sequence
 from dataclasses import dataclass, field
 from itertools import pairwise
-from typing import Any
+from typing import Any, ClassVar
 
 import numpy as np
 from numpy.typing import ArrayLike, NDArray
 from scipy.optimize import brentq, minimize_scalar
 
+from aimtheory.arrays import real_array
 from aimtheory.errors import AssumptionError, InputError
 from aimtheory.frozen import same_value
 from aimtheory.records import record
 from aimtheory.scalars import Scalar
 from aimtheory.spectra.band_quadrature import gauss_legendre
+from aimtheory.spectra.initial_law import plain
 from aimtheory.spectra.law import (
     FloatArray,
     Interval,
@@ -49,6 +51,8 @@ class UserDensity(SpectralLaw):
     >>> [round(abs(float(m)), 12) for m in law.moments(4)]
     [0.0, 0.333333333333, 0.0, 0.2]
     """
+
+    law_name: ClassVar[str] = "density"
 
     function: Callable[[FloatArray], FloatArray]
     intervals: tuple[Interval, ...]
@@ -90,6 +94,27 @@ class UserDensity(SpectralLaw):
     def from_record(cls, values: Mapping[str, Any]) -> UserDensity:
         """The law of a table of panels; its function interpolates them."""
         return _of_panels(**values)
+
+    def to_mapping(self) -> dict[str, Any]:
+        """The table of the panels: their ends and the density at 16 Gauss nodes of each."""
+        return {"law": self.law_name} | {key: plain(value) for key, value in self.to_record().items()}
+
+    @classmethod
+    def from_mapping(cls, data: Mapping[str, Any]) -> UserDensity:
+        """From the table of the panels; ``InputError`` names what is missing or does not fit."""
+        for key in cls.mapping_keys():
+            if key not in data:
+                raise InputError(f"a density in a file needs the key {key!r}: the table that UserDensity writes")
+        intervals = tuple((float(low), float(high)) for low, high in data["intervals"])
+        low, high, values = (real_array(data[key], key) for key in ("low", "high", "values"))
+        if values.ndim != 2 or not len(low) == len(high) == len(values) or values.shape[1] != _NODES:
+            raise InputError(f"a density in a file has {len(low)} panels of {_NODES} values; values has {values.shape}")
+        return _of_panels(intervals, low, high, values)
+
+    @classmethod
+    def mapping_keys(cls) -> tuple[str, ...]:
+        """Support, ends of the panels, values."""
+        return ("intervals", "low", "high", "values")
 
     def __eq__(self, other: object) -> bool:
         if not isinstance(other, UserDensity):

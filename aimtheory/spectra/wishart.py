@@ -1,10 +1,11 @@
-"""Wishart matrices S = W W^T with an iid Gaussian factor: the Marchenko-Pastur law, any width and trace."""
+"""Wishart matrices S = W W^T: the law of the Gaussian factor W, and the Marchenko-Pastur law, any width and trace."""
 
 from __future__ import annotations
 
 import math
 from dataclasses import dataclass
 from fractions import Fraction
+from typing import ClassVar
 
 import numpy as np
 from numpy.typing import ArrayLike, NDArray
@@ -12,6 +13,7 @@ from numpy.typing import ArrayLike, NDArray
 from aimtheory.errors import AssumptionError
 from aimtheory.scalars import Scalar
 from aimtheory.spectra.cumulants import exact_sqrt, moments_from_free_cumulants, tidy
+from aimtheory.spectra.initial_law import InitialLaw
 from aimtheory.spectra.law import (
     FloatArray,
     Interval,
@@ -23,6 +25,57 @@ from aimtheory.spectra.law import (
     power,
     to_float,
 )
+
+
+def columns_of_width(width: Scalar, dim: int) -> int:
+    """The number round(width x dim) of columns; ``AssumptionError`` when it is 0."""
+    count = round(to_float(width, "width") * check_dimension(dim))
+    if count < 1:
+        raise AssumptionError(f"width = {width} at dim = {dim} leaves a factor with no column; raise dim")
+    return count
+
+
+@dataclass(frozen=True)
+class GaussianEntries(InitialLaw):
+    """X with independent centred Gaussian entries, columns = ``width`` x d, such that ``tr X X^T = trace``.
+
+    Entries have variance trace/columns, so that E (X X^T)_ii = trace at every dimension; X X^T of a d x rho d letter
+    is ``Wishart(width=rho, trace=t)``. Width one on the embedding space is a Ginibre matrix of variance ``trace``.
+
+    >>> GaussianEntries(width="1/2", trace=2).gram().moments(2)
+    (Fraction(2, 1), Fraction(12, 1))
+    """
+
+    law_name: ClassVar[str] = "gaussian_entries"
+
+    width: Scalar = Fraction(1)
+    trace: Scalar = Fraction(1)
+
+    def __post_init__(self) -> None:
+        object.__setattr__(self, "width", positive_scalar(self.width, "width"))
+        object.__setattr__(self, "trace", positive_scalar(self.trace, "trace"))
+
+    @property
+    def column_width(self) -> Scalar:
+        """The width."""
+        return self.width
+
+    def columns(self, dim: int) -> int:
+        """round(width x dim); ``AssumptionError`` when it is 0."""
+        return columns_of_width(self.width, dim)
+
+    def draw(self, rows: int, columns: int | None, dim: int, rng: np.random.Generator) -> FloatArray:
+        """Independent N(0, trace/columns) entries."""
+        columns = self.columns(dim) if columns is None else columns
+        return rng.standard_normal((rows, columns)) * math.sqrt(to_float(self.trace, "trace") / columns)
+
+    def free_letter(self) -> Scalar:
+        """trace/width: entries of variance (trace/width)/d."""
+        return self.trace / self.width
+
+    def gram(self) -> Wishart:
+        """The Wishart law of this width and trace."""
+        return Wishart(width=self.width, trace=self.trace)
 
 
 @dataclass(frozen=True)
@@ -38,12 +91,23 @@ class Wishart(SpectralLaw):
     (Fraction(1, 1), Fraction(2, 1), Fraction(5, 1), Fraction(14, 1))
     """
 
+    law_name: ClassVar[str] = "wishart"
+
     width: Scalar
     trace: Scalar = Fraction(1)
 
     def __post_init__(self) -> None:
         object.__setattr__(self, "width", positive_scalar(self.width, "width"))
         object.__setattr__(self, "trace", positive_scalar(self.trace, "trace"))
+
+    @property
+    def is_positive(self) -> bool:
+        """True, for symbolic parameters too."""
+        return True
+
+    def factor(self) -> GaussianEntries:
+        """W of independent Gaussian entries."""
+        return GaussianEntries(width=self.width, trace=self.trace)
 
     @property
     def aspect(self) -> Scalar:
@@ -102,10 +166,7 @@ class Wishart(SpectralLaw):
 
     def columns(self, dim: int) -> int:
         """The number r = round(rho d) of columns of a factor; ``AssumptionError`` when it is 0."""
-        count = round(to_float(self.width, "width") * check_dimension(dim))
-        if count < 1:
-            raise AssumptionError(f"width = {self.width} at dim = {dim} leaves a factor with no column; raise dim")
-        return count
+        return columns_of_width(self.width, dim)
 
     def sample_factor(self, dim: int, rng: np.random.Generator) -> FloatArray:
         """W of shape (dim, round(rho dim)), iid N(0, t/r) entries, so that E tr(W W^T) = t at every dim."""
@@ -128,4 +189,4 @@ def bayes_wishart(width: object) -> Wishart:
     return Wishart(width=rho, trace=exact_sqrt(rho))
 
 
-__all__ = ["Wishart", "bayes_wishart"]
+__all__ = ["GaussianEntries", "Wishart", "bayes_wishart"]

@@ -9,14 +9,19 @@ from aimtheory.words.cyclic_derivative import cyclic_derivative as cyclic_deriva
 from aimtheory.words.cyclic_derivative import leibniz as leibniz
 from aimtheory.words.index_names import read_pair as read_pair
 from aimtheory.words.index_names import spelled_indices as spelled_indices
+from aimtheory.words.letters import EMBEDDING as EMBEDDING
+from aimtheory.words.letters import SCALARS as SCALARS
 from aimtheory.words.letters import Letter as Letter
 from aimtheory.words.polynomial import Polynomial as Polynomial
+from aimtheory.words.polynomial_text import parse_polynomial as parse_polynomial
 from aimtheory.words.trace import canonical_trace as canonical_trace
 from aimtheory.words.trace import trace_name as trace_name
 from aimtheory.words.word import Word as Word
 from aimtheory.words.word import parse_word as parse_word
 
 __all__ = [
+    "EMBEDDING",
+    "SCALARS",
     "Alphabet",
     "Letter",
     "Polynomial",
@@ -25,6 +30,7 @@ __all__ = [
     "cotangent_pullback",
     "cyclic_derivative",
     "leibniz",
+    "parse_polynomial",
     "parse_word",
     "read_pair",
     "spelled_indices",

@@ -9,6 +9,12 @@ from aimtheory.errors import InputError
 
 _NAME = re.compile(r"[A-Za-z][A-Za-z0-9_]*")
 
+EMBEDDING = "d"
+"""Name of the embedding space, whose dimension d tends to infinity."""
+
+SCALARS = "1"
+"""Name of the space of dimension one: a letter on it is a number, and a trace on it is not divided by d."""
+
 
 @dataclass(frozen=True, order=True)
 class Letter:
@@ -41,6 +47,11 @@ class Letter:
             )
         if self.symmetric and self.transposed:
             raise InputError(f"letter {self.name} is symmetric: it has no transposed form of its own")
+        if (self.rows == SCALARS) != (self.columns == SCALARS):
+            raise InputError(
+                f"letter {self.name} is {self.rows} x {self.columns}: a vector has rank one, and attention matrices of "
+                "finite rank are outside the theory; a number is '1' x '1'"
+            )
 
     @property
     def T(self) -> Letter:
@@ -48,6 +59,11 @@ class Letter:
         if self.symmetric:
             return self
         return replace(self, rows=self.columns, columns=self.rows, transposed=not self.transposed)
+
+    @property
+    def is_scalar(self) -> bool:
+        """True for a number, a letter of shape 1 x 1."""
+        return self.rows == SCALARS
 
     @property
     def base(self) -> Letter:
@@ -65,4 +81,4 @@ class Letter:
         return body + (r"^{\top}" if self.transposed else "")
 
 
-__all__ = ["Letter"]
+__all__ = ["EMBEDDING", "SCALARS", "Letter"]

@@ -10,8 +10,8 @@ from aimtheory.simulate import initial_parameters
 def means(model, start, dim):
     """m_k = Tr S_k/sqrt(d) of untied and of direct matrices."""
     traces = []
-    for index in model.indices:
-        matrices = [start[letter.name] for letter in index.factorization.letters]
+    for form in model.forms:
+        matrices = [start[letter.name] for letter in form.matrix.letters]
         traces.append(np.vdot(*matrices) if len(matrices) == 2 else np.trace(matrices[0]))
     return np.array(traces) / np.sqrt(dim)
 

@@ -169,7 +169,7 @@ def test_untied_is_freed_by_a_mean_shift(size, relaxed_flow):
 
 def test_compared_with_each_other():
     """One activation, h_2: of the three parameterizations the tied one alone escapes."""
-    verdicts = {m.indices[0].factorization.kind: aim.recovery(m, follow=False).recovers for m in (
+    verdicts = {m.forms[0].parameterization: aim.recovery(m, follow=False).recovers for m in (
         direct("hermite2"), tied("hermite2"), untied("hermite2"),
     )}  # fmt: skip
     assert verdicts == {"direct": False, "tied": True, "untied": False}

@@ -27,7 +27,7 @@ def machine(dim=DIM, batch=BATCH, model="tied-softmax"):
     stream = GaussianTokens(
         dim, model.covariance_matrix, batch, "float32", np.random.SeedSequence(1), background=spare_thread()
     )
-    flops = state.forms.flops_per_row * batch * model.tokens
+    flops = state.flops_per_sample * batch
     return lambda: state.step(stream()), flops
 
 

@@ -11,6 +11,7 @@ from scipy.integrate import solve_ivp
 import aimtheory as aim
 from aimtheory.dynamics.integrate import Tolerances, integrate
 from aimtheory.hierarchy.observables import Observable
+from aimtheory.model import direct, untied
 from aimtheory.model.losses import MeanSquaredError
 from aimtheory.status import Ending, Status
 
@@ -190,23 +191,14 @@ def test_an_observable_of_your_own():
 
 def two_heads(laws, teacher, activation="linear"):
     """Untied heads whose outputs add up, and a teacher that does not move."""
-    single = [
-        aim.AttentionModel.teacher_student(
-            tokens=1, activation=activation, parameterization="untied", student=law, teacher=teacher
-        )
-        for law in laws
-    ]
-    return heads_of(single, activation)
-
-
-def heads_of(single, activation):
-    from aimtheory.model.factorization import direct, untied
-
-    count = len(single)
-    students = [aim.AttentionIndex(untied(n), model.indices[0].law, True) for n, model in enumerate(single)]
-    fixed = aim.AttentionIndex(direct(count), single[0].indices[1].law, False)
-    loss = MeanSquaredError(activation, students=tuple(range(count)), teachers=(count,))
-    return aim.AttentionModel(tokens=1, indices=(*students, fixed), loss=loss, centred=False)
+    count = len(laws)
+    return aim.AttentionModel.of(
+        *(untied(n, law) for n, law in enumerate(laws, start=1)),
+        direct(count + 1, teacher, trained=False),
+        contexts=((1, 1),),
+        loss=MeanSquaredError(activation, students=tuple(range(count)), teachers=(count,)),
+        centred=False,
+    )
 
 
 @pytest.mark.parametrize("right", [("1/2", "1/2"), ("1/2", "1/3")])

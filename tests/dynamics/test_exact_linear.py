@@ -10,6 +10,7 @@ from hypothesis import strategies as st
 
 import aimtheory as aim
 from aimtheory.dynamics import eigenvalue_solution, first_moment, riccati_solution
+from aimtheory.model import tied
 from aimtheory.spectra import MatrixFamily
 
 
@@ -20,15 +21,11 @@ def model():
 
 def constant_teacher(student, level):
     """D.3 with S_2 = c 1."""
-    base = aim.models.load("exact-linear")
-    first, second = base.indices
-    return aim.AttentionModel(
-        tokens=1,
-        indices=(
-            aim.AttentionIndex(first.factorization, student, True),
-            aim.AttentionIndex(second.factorization, aim.Atomic([level], [1]), False),
-        ),
-        loss=base.loss,
+    return aim.AttentionModel.of(
+        tied(1, student),
+        tied(2, aim.Atomic([level], [1]), trained=False),
+        contexts=((1, 1),),
+        loss=aim.models.load("exact-linear").loss,
     )
 
 

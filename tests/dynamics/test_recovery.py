@@ -1,5 +1,7 @@
 """Weak recovery: velocities against (17), (42) and Corollary 7, proofs of vanishing, verdicts and reasons."""
 
+from dataclasses import replace
+
 import numpy as np
 import pytest
 
@@ -96,7 +98,7 @@ def test_verdicts(name, recovers, words):
     if recovers:
         assert 0 < report.threshold_time < report.horizon
         assert report.samples_at(400, 0.01) == pytest.approx(
-            report.threshold_time * 400 / (float(report.model.time_factor) * 0.01)
+            report.threshold_time * 400 / (float(report.model.clock) * 0.01)
         )
         assert report.contraction > 0
         assert report.vanishing.verdict == "no"
@@ -149,11 +151,7 @@ def test_bad_questions():
     with pytest.raises(aim.InputError, match="horizon"):
         aim.recovery(tied("linear"), horizon=0)
     model = tied("linear")
-    both = aim.AttentionModel(
-        tokens=1,
-        indices=tuple(aim.AttentionIndex(i.factorization, i.law, True) for i in model.indices),
-        loss=model.loss,
-    )
+    both = replace(model, parameters=tuple(replace(p, trained=True) for p in model.parameters))
     with pytest.raises(aim.InputError, match="one trained index"):
         aim.recovery(both)
     flat = tied("linear", teacher=aim.Atomic([1]))

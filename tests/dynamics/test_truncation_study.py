@@ -4,6 +4,7 @@ import numpy as np
 import pytest
 
 import aimtheory as aim
+from aimtheory.model import tied
 
 
 def test_the_radius_of_convergence_of_a_logistic_flow():
@@ -11,15 +12,11 @@ def test_the_radius_of_convergence_of_a_logistic_flow():
 
     Taylor truncations converge up to t* = |ln((c - x)/x) + i pi|/(4c), here with c = 1, x = 1/4.
     """
-    base = aim.models.load("exact-linear")
-    student, teacher = base.indices
-    model = aim.AttentionModel(
-        tokens=1,
-        indices=(
-            aim.AttentionIndex(student.factorization, aim.Atomic(["1/4"], [1]), True),
-            aim.AttentionIndex(teacher.factorization, aim.Atomic([1], [1]), False),
-        ),
-        loss=base.loss,
+    model = aim.AttentionModel.of(
+        tied(1, aim.Atomic(["1/4"], [1])),
+        tied(2, aim.Atomic([1], [1]), trained=False),
+        contexts=((1, 1),),
+        loss=aim.models.load("exact-linear").loss,
     )
     radius = abs(np.log((1 - 0.25) / 0.25) - 1j * np.pi) / 4
     study = aim.truncation_study(

@@ -10,7 +10,7 @@ from aimtheory.dynamics.fast_mean import FastMean, critical_points
 from aimtheory.hierarchy import closure, views
 from aimtheory.hierarchy.closures import ClosureProblem
 from aimtheory.hierarchy.initial_moments import initial_law, matrix_family
-from aimtheory.model import AttentionIndex, Factorization, LetterLaws, direct
+from aimtheory.model import direct, written
 from aimtheory.model.losses import MeanSquaredError
 from aimtheory.population import potential
 from aimtheory.words import Letter, Polynomial
@@ -32,22 +32,28 @@ def untied_hermite2(mean=0, width=1):
 
 def low_rank_adaptation(frozen=()):
     S0, U, V = Letter("S0"), Letter("U1", "d", "r1"), Letter("V1", "d", "r1")
-    form = Factorization("custom", "S1", Polynomial.word(S0) + Polynomial.word(U, V.T))
-    laws = LetterLaws({"S0": 1, "U1": 1, "V1": "1/2"}, {"r1": "1/4"})
-    return aim.AttentionModel(
-        tokens=1,
-        indices=(AttentionIndex(form, laws, True, frozen), AttentionIndex(direct(1), aim.Ginibre(1), False)),
+    laws = {
+        "S0": aim.Ginibre(1),
+        "U1": aim.GaussianEntries(width="1/4", trace="1/4"),
+        "V1": aim.GaussianEntries(width="1/4", trace="1/8"),
+    }
+    trained = tuple({"S0", "U1", "V1"} - set(frozen))
+    return aim.AttentionModel.of(
+        written("S1", Polynomial.word(S0) + Polynomial.word(U, V.T), laws, trained=trained),
+        direct(2, aim.Ginibre(1), trained=False),
+        contexts=((1, 1),),
         loss=MeanSquaredError("linear"),
     )
 
 
 def deep():
     W1, W2 = Letter("W1", "d", "r1"), Letter("W2", "r1", "r2")
-    form = Factorization("custom", "S1", Polynomial.word(W1, W2, W2.T, W1.T))
-    laws = LetterLaws({"W1": 1, "W2": "1/2"}, {"r1": 1, "r2": "1/2"})
-    teacher = AttentionIndex(direct(1, symmetric=True), aim.Wishart(1, 1), False)
-    return aim.AttentionModel(
-        tokens=1, indices=(AttentionIndex(form, laws, True), teacher), loss=MeanSquaredError("linear")
+    laws = {"W1": aim.GaussianEntries(width=1, trace=1), "W2": aim.GaussianEntries(width="1/2", trace="1/4")}
+    return aim.AttentionModel.of(
+        written("S1", Polynomial.word(W1, W2, W2.T, W1.T), laws),
+        direct(2, aim.Wishart(1, 1), trained=False, symmetric=True),
+        contexts=((1, 1),),
+        loss=MeanSquaredError("linear"),
     )
 
 
@@ -324,15 +330,15 @@ def test_bad_matrices(matrices, message):
 def test_bad_polynomials():
     W, S = Letter("W", "d", "r"), Letter("S")
     with pytest.raises(aim.InputError, match="must map the embedding space"):
-        Factorization("custom", "S1", Polynomial.word(W.T, W))
+        aim.Form("S1", Polynomial.word(W.T, W)).resolved([W])
     with pytest.raises(aim.InputError, match="neighbouring letters"):
         Polynomial.word(W, S)
     with pytest.raises(aim.InputError, match="is zero"):
-        Factorization("custom", "S1", Polynomial.zero())
+        aim.Form("S1", Polynomial.zero()).resolved([W])
     with pytest.raises(aim.InputError, match="width"):
-        LetterLaws({"W": 1}, {"r": 0})
-    with pytest.raises(aim.InputError, match="variance of W"):
-        LetterLaws({"W": -1})
+        aim.GaussianEntries(width=0)
+    with pytest.raises(aim.InputError, match="trace"):
+        aim.GaussianEntries(trace=-1)
 
 
 def test_vanishing_speed_of_the_mean_is_an_assumption_that_breaks():

@@ -16,8 +16,9 @@ from aimtheory.hierarchy import Closure, closure, closure_names, closures, views
 from aimtheory.hierarchy.closures import ClosureProblem
 from aimtheory.hierarchy.closures.zero import Zero
 from aimtheory.hierarchy.initial_moments import initial_law, initial_moments, matrix_family
-from aimtheory.model import direct, tied, untied
+from aimtheory.model import direct, tied, untied, written
 from aimtheory.model.losses import MeanSquaredError
+from aimtheory.words import Letter, Polynomial
 
 LAWS = {
     "narrow Wishart": aim.Wishart(width="1/2", trace=1),
@@ -31,24 +32,20 @@ LAWS = {
 
 
 def tied_model(student, *teachers, weight_decay=0.2):
-    return aim.AttentionModel(
-        tokens=1,
-        indices=(
-            aim.AttentionIndex(tied(0), LAWS[student], True),
-            *(
-                aim.AttentionIndex(
-                    tied(k + 1) if LAWS[t].support[0][0] >= 0 else symmetric_matrix(k + 1), LAWS[t], False
-                )
-                for k, t in enumerate(teachers)
-            ),
+    return aim.AttentionModel.of(
+        tied(1, LAWS[student]),
+        *(
+            tied(k, LAWS[t], trained=False) if LAWS[t].support[0][0] >= 0 else symmetric_matrix(k, LAWS[t])
+            for k, t in enumerate(teachers, start=2)
         ),
+        contexts=((1, 1),),
         loss=MeanSquaredError("linear", teachers=tuple(range(1, len(teachers) + 1))),
         weight_decay=weight_decay,
     )
 
 
-def symmetric_matrix(k):
-    return aim.model.direct(k, symmetric=True)
+def symmetric_matrix(k, law):
+    return direct(k, law, trained=False, symmetric=True)
 
 
 def system_of(model, degree, name="gns", initial=None, **options):
@@ -146,10 +143,7 @@ def test_matrix_closure_on_given_parameters(name):
     seen = views(model)
     rng = np.random.default_rng(1)
     d = 6
-    parameters = {
-        a.name: rng.standard_normal((d, 4 if a.columns != "d" else d)) / 2
-        for index in model.indices for a in index.factorization.letters
-    }  # fmt: skip
+    parameters = {a.name: rng.standard_normal((d, 4 if a.columns != "d" else d)) / 2 for a in model.letters.values()}
     system = system_of(model, 3, "matrix", matrix_family(seen, parameters))
     couplings = rng.standard_normal(len(seen.couplings))
     named = {c.name: v for c, v in zip(seen.couplings, couplings, strict=True)}
@@ -238,10 +232,14 @@ def test_zero_and_gns_agree_below_the_truncation():
 
 
 def test_initial_law_errors():
-    atoms = aim.AttentionIndex(untied(0), aim.Atomic([1]), True)
-    teacher = aim.AttentionIndex(direct(1, name="M"), aim.Ginibre(), False)
-    lost = aim.AttentionModel(tokens=1, indices=(atoms, teacher), loss=MeanSquaredError("linear"))
-    with pytest.raises(aim.InputError, match=r"no moments follow from the law Atomic.* of M1 = U1 V1\^T"):
+    with pytest.raises(aim.InputError, match=r"Atomic.* does not fit untied attention"):
+        untied(1, aim.Atomic([1]))
+    U, V = (Letter(name, "d", "r") for name in "UV")
+    atoms = written("M1", Polynomial.word(U, V.T), dict.fromkeys("UV", aim.SquareRoot(aim.Atomic([1]))))
+    lost = aim.AttentionModel.of(
+        atoms, direct(2, aim.Ginibre(), name="M", trained=False), contexts=((1, 1),), loss=MeanSquaredError("linear")
+    )
+    with pytest.raises(aim.InputError, match=r"no moments follow from the law SquareRoot.* of U in M1 = U V\^T"):
         system_of(lost, 3)
     with pytest.raises(aim.InputError, match="no moments follow"):
         initial_moments(aim.derive(lost, 2))

@@ -14,6 +14,7 @@ from aimtheory.hierarchy.closures.exact import Exact
 from aimtheory.hierarchy.closures.gns import Gns
 from aimtheory.hierarchy.initial_moments import initial_law, matrix_family
 from aimtheory.hierarchy.observables import trace_drift
+from aimtheory.model import tied
 from aimtheory.model.losses import ExpressionLoss, MeanSquaredError
 from aimtheory.words import Polynomial
 
@@ -98,16 +99,11 @@ def test_the_start_is_that_of_the_free_family(name):
 
 def test_several_forms_of_one_fixed_matrix():
     """Teachers S_2 and S_3 = S_2^2 at once: the same words as gns, whose error shrinks with the degree."""
-    letter = aim.model.tied(1)
-    square = letter.polynomial * letter.polynomial
-    law = aim.Wishart(width=2, trace="1/2")
+    student, teacher = tied(1, UNIT), tied(2, aim.Wishart(width=2, trace="1/2"), trained=False)
     model = aim.AttentionModel(
-        tokens=1,
-        indices=(
-            aim.AttentionIndex(aim.model.tied(0), UNIT, True),
-            aim.AttentionIndex(letter, law, False),
-            aim.AttentionIndex(aim.model.Factorization("custom", "S3", square), law, False),
-        ),
+        parameters=(*student.parameters, *teacher.parameters),
+        forms=(student.form, teacher.form, aim.Form("S3", "W2 W2^T W2 W2^T")),
+        contexts=((1, 1),),
         loss=MeanSquaredError("linear", teachers=(1, 2)),
         weight_decay=0.5,
     )
@@ -125,9 +121,9 @@ def test_several_forms_of_one_fixed_matrix():
 
 def test_a_student_without_a_teacher():
     """Nothing but its own norm: S_1 = S_0 (1 + 2 G S_0)^{-1}, every eigenvalue by itself."""
-    model = aim.AttentionModel(
-        tokens=1,
-        indices=(aim.AttentionIndex(aim.model.tied(0), aim.Atomic([1, 3]), True),),
+    model = aim.AttentionModel.of(
+        tied(1, aim.Atomic([1, 3])),
+        contexts=((1, 1),),
         loss=ExpressionLoss("G[0,0,0]**2", tokens=1, indices=1),
     )
     run = aim.solve(model, degree=3, closure="exact", times=[0.1, 1.0], observables=["t_1", "q_11"])
@@ -140,14 +136,14 @@ def test_a_student_without_a_teacher():
 def test_what_does_not_apply_says_why_and_what_to_use():
     untied = aim.models.load("untied-hermite2")
     direct = aim.models.load("direct-hermite2")
-    two_students = aim.AttentionModel(
-        tokens=1,
-        indices=tuple(aim.AttentionIndex(aim.model.tied(k), UNIT, k < 2) for k in range(3)),
+    two_students = aim.AttentionModel.of(
+        *(tied(k + 1, UNIT, trained=k < 2) for k in range(3)),
+        contexts=((1, 1),),
         loss=MeanSquaredError("linear", students=(0, 1), teachers=(2,)),
     )
-    two_teachers = aim.AttentionModel(
-        tokens=1,
-        indices=tuple(aim.AttentionIndex(aim.model.tied(k), UNIT, k < 1) for k in range(3)),
+    two_teachers = aim.AttentionModel.of(
+        *(tied(k + 1, UNIT, trained=k < 1) for k in range(3)),
+        contexts=((1, 1),),
         loss=MeanSquaredError("linear", teachers=(1, 2)),
     )
     for model, reason in (

@@ -99,9 +99,10 @@ def test_graph_initial_values():
     assert nodes["tr(S1 S1 S2)"]["initial"] == 2
     # tr(S1 S2 S1 S2) = m2 t^2 + t^2 m2 - t^4 with m2 = 2, t = 1.
     assert nodes["tr(S1 S2 S1 S2)"]["initial"] == 3
-    lawless = aim.AttentionModel(
-        tokens=1,
-        indices=tuple(aim.AttentionIndex(tied(k), None, k == 0) for k in range(2)),
+    lawless = aim.AttentionModel.of(
+        tied(1),
+        tied(2, trained=False),
+        contexts=((1, 1),),
         loss=MeanSquaredError("linear"),
     )
     assert "initial" not in aim.derive(lawless, 2).graph.nodes["tr(S1)"]
@@ -251,9 +252,9 @@ def test_default_observables_can_be_read():
 def many_teachers():
     """Eleven indices, so that two digits in a name are one index."""
     law = aim.Wishart(width=1)
-    return aim.AttentionModel(
-        tokens=1,
-        indices=tuple(aim.AttentionIndex(tied(k), law, k == 0) for k in range(11)),
+    return aim.AttentionModel.of(
+        *(tied(k, law, trained=k == 1) for k in range(1, 12)),
+        contexts=((1, 1),),
         loss=MeanSquaredError("linear", students=(0,), teachers=tuple(range(1, 11))),
     )
 

@@ -4,6 +4,8 @@ The last shares nothing with the engine: parameters are matrices, the population
 complex step.
 """
 
+from dataclasses import replace
+
 import mpmath
 import numpy as np
 import pytest
@@ -15,7 +17,7 @@ from aimtheory.hierarchy.compiled import compile_hierarchy
 from aimtheory.hierarchy.initial_moments import initial_moments, matrix_family
 from aimtheory.hierarchy.lambdified import lambdified_drift
 from aimtheory.hierarchy.moments import moment_symbol
-from aimtheory.model import Factorization, direct, tied, untied
+from aimtheory.model import direct, tied, untied, written
 from aimtheory.model.losses import ExpressionLoss, MeanSquaredError
 from aimtheory.words import Letter, Polynomial
 
@@ -27,35 +29,35 @@ def letter(name, rows="d", columns="d", symmetric=False):
     return Letter(name, rows, columns, symmetric=symmetric)
 
 
-def custom(kind, name, polynomial):
-    return Factorization(kind, name, polynomial)
+def moving(attention, moves):
+    return replace(attention, parameters=tuple(replace(p, trained=moves) for p in attention.parameters))
 
 
 U, V, U2 = letter("U", "d", "r"), letter("V", "d", "r"), letter("U2", "d", "r")
-LORA = custom("lora", "S1", Polynomial.word(letter("S0")) + Polynomial.word(U, V.T))
+LORA = written("S1", Polynomial.word(letter("S0")) + Polynomial.word(U, V.T))
 X1, X2 = letter("X1", "d", "r"), letter("X2", "r", "s")
-DEEP = custom("deep", "S1", Polynomial.word(X1, X2, X2.T, X1.T))
-HEADS = (custom("head", "S1", Polynomial.word(U, V.T)), custom("head", "S2", Polynomial.word(U2, V.T)))
+DEEP = written("S1", Polynomial.word(X1, X2, X2.T, X1.T))
+HEADS = (written("S1", Polynomial.word(U, V.T)), written("S2", Polynomial.word(U2, V.T)))
 V0 = letter("V0")
 LAYERS = (
-    custom("layer", "S1", Polynomial.word(letter("Q1"))),
-    custom("layer", "S2", Polynomial.word(V0, letter("Q2"), V0.T)),
+    written("S1", Polynomial.word(letter("Q1"))),
+    written("S2", Polynomial.word(V0, letter("Q2"), V0.T)),
 )
-SKEW = custom("mixed", "S1", Polynomial.word(U, V.T) * "1/2" - Polynomial.word(V, U.T) * "3/2" + Polynomial.identity())
+SKEW = written("S1", Polynomial.word(U, V.T) * "1/2" - Polynomial.word(V, U.T) * "3/2" + Polynomial.identity())
 
 MODELS = {
     # name: (factorizations, trainable, degree)
-    "tied": ((tied(0), tied(1)), (True, False), 4),
-    "tied, two students": ((tied(0), tied(1), tied(2)), (True, True, False), 3),
-    "untied": ((untied(0), untied(1)), (True, False), 2),
-    "untied, Ginibre teacher": ((untied(0), direct(1, name="M")), (True, False), 3),
-    "direct": ((direct(0), direct(1)), (True, False), 3),
-    "tied, direct teacher": ((tied(0), direct(1)), (True, False), 3),
-    "low-rank adaptation": ((LORA, direct(1, name="T")), (True, False), 2),
-    "deep": ((DEEP, tied(1)), (True, False), 2),
-    "two heads share a factor": ((*HEADS, direct(2, name="T")), (True, True, False), 2),
-    "two layers": ((*LAYERS, direct(2, name="T")), (True, True, False), 3),
-    "several terms": ((SKEW, direct(1, name="T")), (True, False), 2),
+    "tied": ((tied(1), tied(2)), (True, False), 4),
+    "tied, two students": ((tied(1), tied(2), tied(3)), (True, True, False), 3),
+    "untied": ((untied(1), untied(2)), (True, False), 2),
+    "untied, Ginibre teacher": ((untied(1), direct(2, name="M")), (True, False), 3),
+    "direct": ((direct(1), direct(2)), (True, False), 3),
+    "tied, direct teacher": ((tied(1), direct(2)), (True, False), 3),
+    "low-rank adaptation": ((LORA, direct(2, name="T")), (True, False), 2),
+    "deep": ((DEEP, tied(2)), (True, False), 2),
+    "two heads share a factor": ((*HEADS, direct(3, name="T")), (True, True, False), 2),
+    "two layers": ((*LAYERS, direct(3, name="T")), (True, True, False), 3),
+    "several terms": ((SKEW, direct(2, name="T")), (True, False), 2),
 }
 
 
@@ -63,9 +65,9 @@ def build(name, *, centred=True, weight_decay=0):
     factorizations, trainable, degree = MODELS[name]
     students = tuple(k for k, moves in enumerate(trainable) if moves)
     teachers = tuple(k for k, moves in enumerate(trainable) if not moves)
-    model = aim.AttentionModel(
-        tokens=1,
-        indices=tuple(aim.AttentionIndex(f, None, moves) for f, moves in zip(factorizations, trainable, strict=True)),
+    model = aim.AttentionModel.of(
+        *(moving(f, moves) for f, moves in zip(factorizations, trainable, strict=True)),
+        contexts=((1, 1),),
         loss=MeanSquaredError("linear", students=students, teachers=teachers),
         weight_decay=weight_decay,
         centred=centred,
@@ -75,7 +77,7 @@ def build(name, *, centred=True, weight_decay=0):
 
 def parameters_of(model, seed):
     rng = np.random.default_rng(seed)
-    letters = dict.fromkeys(a for index in model.indices for a in index.factorization.letters)
+    letters = model.letters.values()
     result = {}
     for a in letters:
         matrix = rng.standard_normal((SIZES[a.rows], SIZES[a.columns])) / 2
@@ -104,7 +106,7 @@ class Couplings:
 
     def potential(self, model, parameters):
         """sum_kl g1_kl tr(S_k S_l^T) + g2_kl tr(S_k S_l) + sum_k beta_k tr(S_k), the mean only for uncentred forms."""
-        S = [evaluate(index.factorization.polynomial, parameters) for index in model.indices]
+        S = [evaluate(form.matrix, parameters) for form in model.forms]
         d = SIZES["d"]
         value = 0
         for k, first in enumerate(S):
@@ -127,13 +129,7 @@ class Couplings:
 
 def gradient_flow(model, parameters, couplings, decay):
     """d theta/ds = -d x (gradient of the population loss) - gamma theta, in units of the model's time."""
-    trained = {
-        a.name
-        for index in model.indices
-        if index.trainable
-        for a in index.factorization.letters
-        if a.name not in index.frozen
-    }
+    trained = {a.name for a in model.trained_letters}
     flow = {}
     for name, matrix in parameters.items():
         velocity = np.zeros_like(matrix)
@@ -143,7 +139,7 @@ def gradient_flow(model, parameters, couplings, decay):
                 moved[name][position] += 1j * STEP
                 velocity[position] = -SIZES["d"] * couplings.potential(model, moved).imag / STEP
             velocity -= decay * matrix
-            velocity /= float(model.time_factor)
+            velocity /= float(model.clock)
         flow[name] = velocity
     return flow
 
@@ -157,7 +153,7 @@ def trace_along(word, parameters, flow):
 def check_against_flow(model, degree, seed, decay):
     h = aim.derive(model, degree)
     parameters = parameters_of(model, seed)
-    couplings = Couplings(len(model.indices), seed)
+    couplings = Couplings(len(model.forms), seed)
     flow = gradient_flow(model, parameters, couplings, decay)
     family = matrix_family(h.views, parameters)
     for word in h.words:
@@ -189,12 +185,10 @@ def test_drift_with_a_mean_is_gradient_descent_on_matrices(name):
 
 def test_low_rank_adaptation_of_a_frozen_matrix():
     """S = S0 + U V^T with S0 as it is: words of S0 alone are constant, all others move by the gradient of U and V."""
-    model = aim.AttentionModel(
-        tokens=1,
-        indices=(
-            aim.AttentionIndex(LORA, None, True, frozen=("S0",)),
-            aim.AttentionIndex(direct(1, name="T"), None, False),
-        ),
+    model = aim.AttentionModel.of(
+        written("S1", Polynomial.word(letter("S0")) + Polynomial.word(U, V.T), trained=("U", "V")),
+        direct(2, name="T", trained=False),
+        contexts=((1, 1),),
         loss=MeanSquaredError("linear"),
         weight_decay=0.3,
     )
@@ -295,9 +289,6 @@ def test_initial_moments_of_given_matrices(name):
 def test_several_indices_and_a_general_loss():
     """A loss of three trained matrices without a teacher moves them all."""
     loss = ExpressionLoss("(G[0,0,0]*G[0,0,1] - G[0,0,2])**2", tokens=1, indices=3)
-    forms = (tied(0), tied(1), tied(2))
-    model = aim.AttentionModel(
-        tokens=1, indices=tuple(aim.AttentionIndex(f, aim.Wishart(width=1), True) for f in forms), loss=loss
-    )
+    model = aim.AttentionModel.of(*(tied(k, aim.Wishart(width=1)) for k in (1, 2, 3)), contexts=((1, 1),), loss=loss)
     h = check_against_flow(model, 2, 7, 0.0)
     assert not h.constant.any()

@@ -17,9 +17,9 @@ def tied_model(trainable, weight_decay=0):
     students = tuple(k for k, moves in enumerate(trainable) if moves)
     teachers = tuple(k for k, moves in enumerate(trainable) if not moves)
     law = aim.Wishart(width=1, trace=1)
-    return aim.AttentionModel(
-        tokens=1,
-        indices=tuple(aim.AttentionIndex(tied(k), law, moves) for k, moves in enumerate(trainable)),
+    return aim.AttentionModel.of(
+        *(tied(k, law, trained=moves) for k, moves in enumerate(trainable, start=1)),
+        contexts=((1, 1),),
         loss=MeanSquaredError("linear", students=students, teachers=teachers),
         weight_decay=weight_decay,
     )

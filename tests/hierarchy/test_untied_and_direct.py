@@ -1,5 +1,6 @@
 """Untied attention against [D] (27)-(32) and direct optimization against Theorem 4, each formula typed in by hand."""
 
+from dataclasses import replace
 from fractions import Fraction
 
 import pytest
@@ -8,21 +9,23 @@ import sympy as sp
 import aimtheory as aim
 from aimtheory.hierarchy import Coupling, parameter_flow, views, word_drift
 from aimtheory.hierarchy.flow import as_symbolic
-from aimtheory.model import Factorization, direct, tied, untied
+from aimtheory.model import direct, tied, untied, written
 from aimtheory.model.losses import MeanSquaredError
 from aimtheory.words import Letter, Polynomial
 
 GAMMA = ("gamma",)
 
 
+def moving(attention, moves):
+    return replace(attention, parameters=tuple(replace(p, trained=moves) for p in attention.parameters))
+
+
 def model_of(factorizations, trainable, *, centred, weight_decay=0):
     students = tuple(k for k, moves in enumerate(trainable) if moves)
     teachers = tuple(k for k, moves in enumerate(trainable) if not moves)
-    return aim.AttentionModel(
-        tokens=1,
-        indices=tuple(
-            aim.AttentionIndex(form, None, moves) for form, moves in zip(factorizations, trainable, strict=True)
-        ),
+    return aim.AttentionModel.of(
+        *(moving(form, moves) for form, moves in zip(factorizations, trainable, strict=True)),
+        contexts=((1, 1),),
         loss=MeanSquaredError("linear", students=students, teachers=teachers),
         weight_decay=weight_decay,
         centred=centred,
@@ -84,9 +87,9 @@ def formulas_31_32(k, names, *, decay, bias):
 
 
 CASES = {
-    "one student, Ginibre teacher": ((untied(0), direct(1, name="M")), (True, False)),
-    "one student, untied teacher": ((untied(0), untied(1)), (True, False)),
-    "two students": ((untied(0), untied(1), direct(2, name="M")), (True, True, False)),
+    "one student, Ginibre teacher": ((untied(1), direct(2, name="M")), (True, False)),
+    "one student, untied teacher": ((untied(1), untied(2)), (True, False)),
+    "two students": ((untied(1), untied(2), direct(3, name="M")), (True, True, False)),
 }
 
 
@@ -96,7 +99,7 @@ CASES = {
 def test_letters_follow_31_and_32(case, centred, decay):
     factorizations, trainable = CASES[case]
     seen = views(model_of(factorizations, trainable, centred=centred, weight_decay=decay))
-    names = [form.name for form in factorizations]
+    names = [attention.form.name for attention in factorizations]
     letters = {str(letter): letter for letter in seen.alphabet.letters}
     moving = set()
     for k, moves in enumerate(trainable):
@@ -155,7 +158,7 @@ def test_bias_carries_the_overlap_of_equation_27():
 @pytest.mark.parametrize("trainable", [(True, False), (True, True, False)])
 def test_direct_optimization_is_theorem_4(trainable, decay):
     """dS_k/dt = -2 sum_m (g1_km S_m + g2_km S_m^T) - gamma S_k, and so (402)-(404) for t_k, q1 and q2."""
-    seen = views(model_of([direct(k) for k in range(len(trainable))], trainable, centred=True, weight_decay=decay))
+    seen = views(model_of([direct(k + 1) for k in range(len(trainable))], trainable, centred=True, weight_decay=decay))
     letters = {str(letter): letter for letter in seen.alphabet.letters}
     for k, moves in enumerate(trainable):
         if not moves:
@@ -171,7 +174,7 @@ def test_direct_optimization_is_theorem_4(trainable, decay):
 
 def test_direct_optimization_closes_on_second_moments():
     """Theorem 4: the degree of a word never grows, so that no closure is needed: (402)-(404)."""
-    h = aim.derive(model_of([direct(0), direct(1)], (True, False), centred=True), 2)
+    h = aim.derive(model_of([direct(1), direct(2)], (True, False), centred=True), 2)
     assert h.missing == ()
     assert "closed" in h.report()
     o11, o12, p11, p12 = (h.views.parse(f"tr({w})") for w in ("S1 S1^T", "S1 S2^T", "S1 S1", "S1 S2"))
@@ -192,8 +195,8 @@ def test_two_equal_factors_reduce_untied_to_tied():
     So dU/dtau + dV/dtau = 4 dW/dt for the gradient terms, g_kl = g1_kl + g2_kl; weight decay acts once on W and once
     on each of U and V, so that there the sum is twice as much.
     """
-    loose = parameter_flow(model_of([untied(0), untied(1)], (True, False), centred=True, weight_decay=1))
-    bound = parameter_flow(model_of([tied(0), tied(1)], (True, False), centred=True, weight_decay=1))
+    loose = parameter_flow(model_of([untied(1), untied(2)], (True, False), centred=True, weight_decay=1))
+    bound = parameter_flow(model_of([tied(1), tied(2)], (True, False), centred=True, weight_decay=1))
     W = {k: Letter(f"W{k}", "d", f"r{k}") for k in (1, 2)}
     U1, V1 = Letter("U1", "d", "r1"), Letter("V1", "d", "r1")
 
@@ -216,8 +219,8 @@ def test_two_equal_factors_reduce_untied_to_tied():
 
 
 def test_symmetric_factorizations_use_the_tied_gradient_alone():
-    form = Factorization("direct", "S1", Polynomial.word(Letter("S1", symmetric=True)))
-    seen = views(model_of([form, tied(1)], (True, False), centred=True))
+    form = written("S1", Polynomial.word(Letter("S1", symmetric=True)))
+    seen = views(model_of([form, tied(2)], (True, False), centred=True))
     assert {coupling.kind for coupling in seen.couplings} == {"gradient"}
-    mixed = views(model_of([tied(0), direct(1)], (True, False), centred=True))
+    mixed = views(model_of([tied(1), direct(2)], (True, False), centred=True))
     assert {coupling.kind for coupling in mixed.couplings} == {"gradient_transposed", "gradient_plain"}

@@ -1,5 +1,6 @@
 """Attention models: what is refused and why, what is sampled, and how the parameterizations are written."""
 
+from dataclasses import replace
 from fractions import Fraction
 
 import numpy as np
@@ -7,8 +8,7 @@ import pytest
 import sympy as sp
 
 import aimtheory as aim
-from aimtheory.model import Factorization, direct, tied, untied, validate_token_covariance
-from aimtheory.model.attention_model import teacher_factorization
+from aimtheory.model import direct, tied, untied, validate_token_covariance, written
 from aimtheory.model.losses import ExpressionLoss, MeanSquaredError
 from aimtheory.words import Letter, Polynomial
 
@@ -24,11 +24,11 @@ def teacher_student(**changes):
 def test_built_in_models_load(name):
     model = aim.models.load(name)
     assert model.name == name
-    assert model.trainable == (True, False)
+    assert model.trained_forms == (True, False)
     kind = "tied" if name == "exact-linear" else name.split("-")[0]
-    assert model.indices[0].factorization.kind == kind
+    assert model.forms[0].parameterization == kind
     assert model.centred == (kind != "untied")
-    assert model.time_factor == (4 if kind == "tied" else 1)
+    assert model.clock == (4 if kind == "tied" else 1)
     assert model.weight_decay == 0
     assert name == "exact-linear" or model.loss.student.name == name.split("-")[1]
 
@@ -38,39 +38,51 @@ def test_unknown_model_names_the_nearest():
         aim.models.load("tied-sofmax")
 
 
+def build_head(attention):
+    return attention.form.resolved([parameter.letter for parameter in attention.parameters])
+
+
 def test_parameterizations():
-    assert str(tied(0).polynomial) == "W1 W1^T"
-    assert str(untied(1).polynomial) == "U2 V2^T"
-    assert str(direct(0).polynomial) == "S1"
-    assert tied(0).is_symmetric
-    assert not untied(0).is_symmetric
-    assert not direct(0).is_symmetric
-    assert direct(1, symmetric=True).is_symmetric
+    heads = {
+        name: build_head(attention)
+        for name, attention in {
+            "tied": tied(1),
+            "untied": untied(2),
+            "direct": direct(1),
+            "other": direct(2, symmetric=True),
+        }.items()
+    }
+    assert [str(form.matrix) for form in heads.values()] == ["W1 W1^T", "U2 V2^T", "S1", "S2"]
+    assert [form.is_symmetric for form in heads.values()] == [True, False, False, True]
+    assert [form.parameterization for form in heads.values()] == ["tied", "untied", "direct", "direct"]
     with pytest.raises(aim.InputError, match=r"unknown parameterization 'free'; choose one of tied, untied, direct"):
         teacher_student(parameterization="free")
     with pytest.raises(aim.InputError, match="is d x r; it must map the embedding space"):
-        Factorization("half", "S1", Polynomial.word(Letter("W", "d", "r")))
+        build_head(written("S1", Polynomial.word(Letter("W", "d", "r"))))
     with pytest.raises(aim.InputError, match="is zero"):
-        Factorization("none", "S1", Polynomial.zero())
+        aim.Form("S1", Polynomial.zero()).resolved([])
 
 
 @pytest.mark.parametrize(
     ("parameterization", "law", "expected"),
     [
-        ("tied", MP, tied(1)),
-        ("tied", aim.Atomic([0, 1]), tied(1)),
-        ("tied", aim.GOE(variance=1), direct(1, symmetric=True)),
-        ("tied", aim.Atomic([-1, 1]), direct(1, symmetric=True)),
-        ("tied", aim.Ginibre(variance=1), direct(1)),
-        ("untied", aim.GaussianFactors(width=1), untied(1)),
-        ("untied", aim.Ginibre(variance=1), direct(1, name="M")),
-        ("untied", aim.GOE(variance=1), direct(1, name="M", symmetric=True)),
-        ("direct", aim.Ginibre(variance=1), direct(1)),
-        ("direct", aim.GOE(variance=1), direct(1, symmetric=True)),
+        ("tied", MP, tied(2)),
+        ("tied", aim.Atomic([0, 1]), tied(2)),
+        ("tied", aim.GOE(variance=1), direct(2, symmetric=True)),
+        ("tied", aim.Atomic([-1, 1]), direct(2, symmetric=True)),
+        ("tied", aim.Ginibre(variance=1), direct(2)),
+        ("untied", aim.GaussianFactors(width=1), untied(2)),
+        ("untied", aim.Ginibre(variance=1), direct(2, name="M")),
+        ("untied", aim.GOE(variance=1), direct(2, name="M", symmetric=True)),
+        ("direct", aim.Ginibre(variance=1), direct(2)),
+        ("direct", aim.GOE(variance=1), direct(2, symmetric=True)),
     ],
 )
 def test_a_teacher_is_factored_as_its_law_allows(parameterization, law, expected):
-    assert teacher_factorization(parameterization, 1, law) == expected
+    student = {"tied": MP, "untied": aim.GaussianFactors(width=1), "direct": aim.Ginibre()}[parameterization]
+    model = teacher_student(parameterization=parameterization, student=student, teacher=law)
+    assert model.forms[1] == build_head(expected)
+    assert not any(parameter.trained for parameter in model.parameters if parameter.name.endswith("2"))
 
 
 @pytest.mark.parametrize("tokens", [0, -1, 1.0, True, "2", None])
@@ -124,9 +136,9 @@ def test_token_covariance():
 
 def test_uncentred_tied_forms_break_an_assumption():
     for law in (MP, aim.Atomic([0, 1])):
-        with pytest.raises(aim.AssumptionError, match=r"S1 has Tr S = Theta\(d\).*use centred=True"):
+        with pytest.raises(aim.AssumptionError, match=r"S1 = .* with Tr S = Theta\(d\).*use centred=True"):
             teacher_student(student=law, centred=False)
-    with pytest.raises(aim.AssumptionError, match=r"M2 has Tr S"):
+    with pytest.raises(aim.AssumptionError, match=r"M2 = .* with Tr S"):
         teacher_student(
             parameterization="untied", student=aim.GaussianFactors(width=1), teacher=aim.Wishart(width=1, trace="1/3")
         )
@@ -134,30 +146,104 @@ def test_uncentred_tied_forms_break_an_assumption():
     teacher_student(parameterization="untied", student=aim.GaussianFactors(width=1), teacher=aim.GOE(variance=1))
 
 
+def of(*heads, loss=None, **options):
+    return aim.AttentionModel.of(*heads, contexts=((1, 1),), loss=loss or MeanSquaredError("linear"), **options)
+
+
 def test_the_loss_must_fit():
-    indices = (aim.AttentionIndex(tied(0), MP, True), aim.AttentionIndex(tied(1), MP, False))
+    heads = (tied(1, MP), tied(2, MP, trained=False))
     with pytest.raises(aim.InputError, match="the loss reads 3 indices but the model has 2"):
-        aim.AttentionModel(tokens=1, indices=indices, loss=MeanSquaredError("linear", teachers=(1, 2)))
+        of(*heads, loss=MeanSquaredError("linear", teachers=(1, 2)))
     with pytest.raises(aim.InputError, match="written for 2 tokens but the model has 1"):
-        aim.AttentionModel(tokens=1, indices=indices, loss=ExpressionLoss("G[0,1,1]**2", tokens=2, indices=2))
+        of(*heads, loss=ExpressionLoss("G[0,1,1]**2", tokens=2, indices=2))
     with pytest.raises(aim.InputError, match="share a name: S1, S1"):
-        aim.AttentionModel(tokens=1, indices=(indices[0], indices[0]), loss=MeanSquaredError("linear"))
-    with pytest.raises(aim.InputError, match="at least one index"):
-        aim.AttentionModel(tokens=1, indices=(), loss=MeanSquaredError("linear"))
+        of(heads[0], heads[0])
+    with pytest.raises(aim.InputError, match="at least one parameter"):
+        of()
+    with pytest.raises(aim.InputError, match="at least one form"):
+        aim.AttentionModel(
+            parameters=heads[0].parameters, forms=(), contexts=((1, 1),), loss=MeanSquaredError("linear")
+        )
     with pytest.raises(aim.InputError, match="unknown loss 'hinge'"):
         teacher_student(loss="hinge")
     with pytest.raises(aim.InputError, match="unknown activation"):
         teacher_student(activation="sofmax")
+    with pytest.raises(aim.InputError, match=r"reads the trace 'R_11', which the model does not have"):
+        of(*heads, loss=aim.ValueLoss("linear"))
 
 
-def test_time_factor():
-    assert teacher_student().time_factor == 4
-    mixed = aim.AttentionModel(
-        tokens=1,
-        indices=(aim.AttentionIndex(tied(0), MP, True), aim.AttentionIndex(direct(1), aim.Ginibre(), True)),
-        loss=MeanSquaredError("linear"),
-    )
-    assert mixed.time_factor == 1
+def test_clock():
+    assert teacher_student().clock == 4
+    assert of(tied(1, MP), direct(2, aim.Ginibre())).clock == 1
+    assert of(tied(1, MP), tied(2, MP, trained=False), clock=2).clock == 2
+    with pytest.raises(aim.InputError, match="clock = 0 must be positive"):
+        of(tied(1, MP), tied(2, MP, trained=False), clock=0)
+
+
+BAD_PARAMETERS = {
+    "two laws": (
+        lambda: of(tied(1, MP), tied(2, MP, trained=False), parameters=(aim.Parameter("W1", columns="r1"),)),
+        "parameter W1 is given twice, with the laws",
+    ),
+    "shapes": (lambda: of(written("S1", Polynomial.word(W, W.T)), form("S2", "W W")), "neighbouring letters"),
+    "form that is not square": (lambda: of(written("S1", Polynomial.word(W, W.T)), form("S2", "W")), "is d x r"),
+    "unknown letter": (lambda: of(written("S1", Polynomial.word(W, W.T)), form("S2", "Q")), "unknown letter 'Q'"),
+    "open trace": (
+        lambda: of(tied(1, MP), tied(2, MP, trained=False), traces=(aim.Trace("R", "W1"),)),
+        "has no trace; its words must be closed",
+    ),
+    "trained letter that nothing contains": (
+        lambda: of(tied(1, MP), tied(2, MP, trained=False), parameters=(aim.Parameter("V", law=aim.Ginibre()),)),
+        "parameter V is trained, but no form and no trace contains it",
+    ),
+    "weights of contexts": (
+        lambda: aim.AttentionModel.of(
+            tied(1, MP), tied(2, MP), contexts=(("1/2", 1), ("1/3", 2)), loss=MeanSquaredError("linear")
+        ),
+        "1/2, 1/3, sum to 5/6; they must sum to 1",
+    ),
+    "no context": (
+        lambda: aim.AttentionModel.of(tied(1, MP), tied(2, MP), contexts=(), loss=MeanSquaredError("linear")),
+        "at least one context",
+    ),
+    "two widths of a space": (
+        lambda: of(
+            written("S1", Polynomial.word(W, X.T), {"W": aim.GaussianEntries(1, 1), "X": aim.GaussianEntries(2, 1)}),
+            tied(2, MP, trained=False),
+        ),
+        "gives the space 'r' the width 2, but W gives it 1",
+    ),
+    "square law of a rectangle": (lambda: aim.Parameter("W", columns="r", law=aim.Ginibre()), "of a square matrix"),
+    "law of a product": (lambda: aim.Parameter("S", law=aim.GaussianFactors(1)), "is the law of a product"),
+    "no law": (lambda: aim.Parameter("S", law=3), "is not a law"),
+    "symmetric Ginibre": (lambda: aim.Parameter("S", law=aim.Ginibre(), symmetric=True), "is not self-adjoint"),
+    "vector": (lambda: aim.Parameter("u", columns="1"), "a vector has rank one"),
+    "wide square": (lambda: aim.Parameter("S", law=aim.GaussianEntries(width=2)), "its law has width 2"),
+}
+W, X = Letter("W", "d", "r"), Letter("X", "d", "r")
+
+
+def form(name, text):
+    return replace(tied(9), form=aim.Form(name, text), parameters=())
+
+
+@pytest.mark.parametrize("case", BAD_PARAMETERS)
+def test_what_does_not_fit_together_is_refused(case):
+    build, match = BAD_PARAMETERS[case]
+    with pytest.raises(aim.InputError, match=match):
+        build()
+
+
+def test_a_shared_letter_has_one_law_and_one_sample():
+    law = aim.GaussianEntries(width=1, trace=1)
+    U, V, Q = (aim.Parameter(name, columns="r", law=law) for name in ("U", "V", "Q"))
+    forms = (aim.Form("S1", "U V^T"), aim.Form("S2", "Q V^T"), aim.Form("T", "T"))
+    teacher = aim.Parameter("T", law=aim.Ginibre(), trained=False)
+    loss = MeanSquaredError("linear", students=(0, 1), teachers=(2,))
+    model = aim.AttentionModel(parameters=(U, V, Q, teacher), forms=forms, contexts=((1, 1),), loss=loss)
+    assert list(model.sample(6, np.random.default_rng(0))) == ["U", "V", "Q", "T"]
+    h = aim.derive(model, 2)
+    assert "tr(T)" in h.names
 
 
 @pytest.mark.parametrize(
@@ -170,59 +256,63 @@ def test_time_factor():
 )
 def test_sampling(parameterization, student, teacher, shapes):
     model = teacher_student(activation="linear", parameterization=parameterization, student=student, teacher=teacher)
-    groups = model.sample(40, np.random.default_rng(0))
-    assert {name: array.shape for group in groups for name, array in group.items()} == shapes
+    sample = model.sample(40, np.random.default_rng(0))
+    assert {name: array.shape for name, array in sample.items()} == shapes
     again = model.sample(40, np.random.default_rng(0))
-    for group, other in zip(groups, again, strict=True):
-        assert all((group[name] == other[name]).all() for name in group)
+    assert all((sample[name] == again[name]).all() for name in sample)
 
 
 def test_sampling_errors():
     for dim in (1, 0, 2.5, True, "10"):
         with pytest.raises(aim.InputError, match="dim"):
             teacher_student().sample(dim, np.random.default_rng(0))
-    wrong = teacher_student(parameterization="untied", student=MP, teacher=MP, centred=True)
-    with pytest.raises(aim.InputError, match="does not fit the untied parameterization of M1"):
-        wrong.sample(10, np.random.default_rng(0))
+    with pytest.raises(aim.InputError, match="does not fit untied attention"):
+        teacher_student(parameterization="untied", student=MP, teacher=MP, centred=True)
+    lawless = of(tied(1), tied(2, trained=False))
+    with pytest.raises(aim.InputError, match="no law is given for the parameter W1"):
+        lawless.sample(10, np.random.default_rng(0))
 
 
 def test_sampled_laws_have_their_trace():
     # tr W W^T of a Wishart with trace t is t with standard deviation t sqrt(2 / (d r)): 6 of them at d = 200, r = 100.
-    (student, teacher) = teacher_student(student=aim.Wishart(width="1/2", trace=3)).sample(
-        200, np.random.default_rng(1)
-    )
-    assert np.sum(student["W1"] ** 2) / 200 == pytest.approx(3, abs=6 * 3 * np.sqrt(2 / 20_000))
-    assert np.sum(teacher["W2"] ** 2) / 200 == pytest.approx(1, abs=6 * np.sqrt(2 / 40_000))
+    model = teacher_student(student=aim.Wishart(width="1/2", trace=3))
+    matrices = model.sample(200, np.random.default_rng(1))
+    assert np.sum(matrices["W1"] ** 2) / 200 == pytest.approx(3, abs=6 * 3 * np.sqrt(2 / 20_000))
+    assert np.sum(matrices["W2"] ** 2) / 200 == pytest.approx(1, abs=6 * np.sqrt(2 / 40_000))
 
 
 def test_repr_tells_the_model():
     text = repr(teacher_student(weight_decay="1/2"))
-    for part in ("tokens=2", "S1 = W1 W1^T (trained", "S2 = W2 W2^T (fixed", "weight_decay=1/2", "centred=True"):
+    for part in ("2 tokens", "S1 = W1 W1^T", "W1 (trained", "W2 (fixed", "weight_decay=1/2", "centred=True"):
         assert part in text
 
 
 def test_parameter_letters_of_one_name_must_be_one_letter():
-    """Two factors called W of different widths could not be told apart in results or samples."""
-    first = Factorization("head", "S1", Polynomial.word(Letter("W", "d", "r"), Letter("W", "r", "d", transposed=True)))
+    """Two factors called W of different shapes could not be told apart in results or samples."""
     wide = Letter("W", "d", "s")
-    second = Factorization("head", "S2", Polynomial.word(wide, wide.T))
-    model = aim.AttentionModel(
-        tokens=1,
-        indices=(aim.AttentionIndex(first, None, True), aim.AttentionIndex(second, None, False)),
-        loss=MeanSquaredError("linear"),
-    )
-    with pytest.raises(aim.InputError, match="'W'"):
-        aim.derive(model, 2)
+    with pytest.raises(aim.InputError, match="parameter W is given twice"):
+        of(written("S1", Polynomial.word(W, W.T)), written("S2", Polynomial.word(wide, wide.T), trained=False))
 
 
 def test_a_parameter_may_not_have_the_name_of_a_product():
-    model = aim.AttentionModel(
-        tokens=1,
-        indices=(
-            aim.AttentionIndex(untied(0), None, True),
-            aim.AttentionIndex(Factorization("direct", "T", Polynomial.word(Letter("M1"))), None, False),
-        ),
-        loss=MeanSquaredError("linear"),
-    )
     with pytest.raises(aim.InputError, match="M1 names both"):
-        aim.derive(model, 2)
+        aim.derive(of(untied(1), written("T", Polynomial.word(Letter("M1")), trained=False)), 2)
+
+
+def test_scalars_and_traces():
+    """A trainable number beside the matrices: R = a enters the loss, and da/ds = -dPhi/dR."""
+    model = of(
+        tied(1, MP),
+        tied(2, MP, trained=False),
+        parameters=(aim.Parameter("a", "1", "1", aim.Constant("1/2")),),
+        traces=(aim.Trace("A", "a"),),
+        loss=ExpressionLoss("(A*G[0,0,0] - G[0,0,1])**2/2", tokens=1, indices=2, traces=("A",)),
+    )
+    h = aim.derive(model, 2)
+    assert str(h.equations[h.words[h.index("tr(a)")]]) == "-dPhi_A/4"
+    run = aim.solve(model, degree=7, times=[0, 0.2], observables=["A", "tr(a a)", "loss"], check=False)
+    # E (a G_1 - G_2)^2/2 = a^2 q_11 - 2 a q_12 + q_22 with Cov G = 2 q, so dPhi/da = 2 a q_11 - 2 q_12 = 1 at first.
+    assert run["A"][0] == 0.5
+    slope = aim.solve(model, degree=7, times=[0, 1e-5], observables=["A"], check=False)["A"]
+    assert (slope[1] - slope[0]) / 1e-5 == pytest.approx(-(2 * 0.5 * 2 - 2 * 1) / 4, abs=1e-4)
+    assert run["tr(a a)"] == pytest.approx(run["A"] ** 2, rel=1e-12)

@@ -1,10 +1,12 @@
 """The analytic gradient of an SGD step against finite differences of the batch loss, for every kind of S_k."""
 
+from dataclasses import replace
+
 import numpy as np
 import pytest
 
 import aimtheory as aim
-from aimtheory.model import AttentionIndex, AttentionModel, Factorization, direct, tied, untied
+from aimtheory.model import AttentionModel, direct, tied, untied, written
 from aimtheory.model.activations import activation
 from aimtheory.model.losses import CrossEntropy, ExpressionLoss, MeanSquaredError
 from aimtheory.simulate import forms_of, loss_and_gradient
@@ -23,13 +25,12 @@ def letter_matrices(model, seed=0):
     rng = np.random.default_rng(seed)
     sizes = {}
     result = {}
-    for index in model.indices:
-        for letter in index.factorization.letters:
-            shape = tuple(
-                DIM if s == "d" else sizes.setdefault(s, INNER + len(sizes)) for s in (letter.rows, letter.columns)
-            )
-            matrix = rng.standard_normal(shape) * 0.4
-            result[letter.name] = (matrix + matrix.T) / 2 if letter.symmetric else matrix
+    for letter in model.letters.values():
+        shape = tuple(
+            DIM if s == "d" else sizes.setdefault(s, INNER + len(sizes)) for s in (letter.rows, letter.columns)
+        )
+        matrix = rng.standard_normal(shape) * 0.4
+        result[letter.name] = (matrix + matrix.T) / 2 if letter.symmetric else matrix
     return result
 
 
@@ -45,25 +46,28 @@ def dense(polynomial, matrices):
 
 
 def batch_loss(model, matrices, tokens):
-    S = [dense(index.factorization.polynomial, matrices) for index in model.indices]
-    C = np.eye(model.tokens) if model.token_covariance is None else np.array(model.token_covariance)
+    S = [dense(form.matrix, matrices) for form in model.forms]
+    C = model.covariance_matrix
     G = np.stack([np.einsum("bia,ac,bjc->bij", tokens, s, tokens) for s in S], axis=-1)
     if model.centred:
         G = G - np.stack([C * np.trace(s) for s in S], axis=-1)
     return float(model.loss.value(G / np.sqrt(DIM)).mean()), G / np.sqrt(DIM)
 
 
-def pair(student, teacher):
-    return (AttentionIndex(student, None, True), AttentionIndex(teacher, None, False))
+def model_of(tokens, attention, loss, covariance=None, **options):
+    """The first of two or more heads and those after the second are trained, the second is fixed."""
+    heads = [
+        replace(each, parameters=tuple(replace(p, trained=n != 1) for p in each.parameters))
+        for n, each in enumerate(attention)
+    ]
+    return AttentionModel.of(*heads, contexts=((1, tokens, covariance),), loss=loss, **options)
 
 
 A, B, R = Letter("A", "d", "s"), Letter("B", "d", "s"), Letter("R", "d", "d")
 FROZEN = Letter("F", "d", "d", symmetric=True)
-SANDWICH = Factorization(
-    "polynomial", "P1", Polynomial.word(A, A.T, R) * 2 + Polynomial.word(B, A.T) - Polynomial.identity() * 0.5
-)
-SHARED = Factorization("polynomial", "P2", Polynomial.word(A, B.T) + Polynomial.word(R.T, R, R))
-SYMMETRIC = Factorization("polynomial", "Y1", Polynomial.word(FROZEN, FROZEN) + Polynomial.word(FROZEN))
+SANDWICH = written("P1", Polynomial.word(A, A.T, R) * 2 + Polynomial.word(B, A.T) - Polynomial.identity() * 0.5)
+SHARED = written("P2", Polynomial.word(A, B.T) + Polynomial.word(R.T, R, R))
+SYMMETRIC = written("Y1", Polynomial.word(FROZEN, FROZEN) + Polynomial.word(FROZEN))
 
 
 def softmax_mse():
@@ -71,25 +75,23 @@ def softmax_mse():
 
 
 MODELS = {
-    "tied L=2 softmax": lambda: AttentionModel(2, pair(tied(0), tied(1)), softmax_mse()),
-    "tied L=3 softmax correlated": lambda: AttentionModel(3, pair(tied(0), tied(1)), softmax_mse(), correlated(3)),
-    "tied L=8 hermite2": lambda: AttentionModel(8, pair(tied(0), tied(1)), MeanSquaredError("hermite2")),
-    "tied L=1 expression": lambda: AttentionModel(
-        1, pair(tied(0), tied(1)), ExpressionLoss("(G[0, 0, 0] - G[0, 0, 1])**2", tokens=1, indices=2)
+    "tied L=2 softmax": lambda: model_of(2, (tied(1), tied(2)), softmax_mse()),
+    "tied L=3 softmax correlated": lambda: model_of(3, (tied(1), tied(2)), softmax_mse(), correlated(3)),
+    "tied L=8 hermite2": lambda: model_of(8, (tied(1), tied(2)), MeanSquaredError("hermite2")),
+    "tied L=1 expression": lambda: model_of(
+        1, (tied(1), tied(2)), ExpressionLoss("(G[0, 0, 0] - G[0, 0, 1])**2", tokens=1, indices=2)
     ),
-    "untied L=1 hermite3 not centred": lambda: AttentionModel(
-        1, pair(untied(0), untied(1)), MeanSquaredError("hermite3"), centred=False
+    "untied L=1 hermite3 not centred": lambda: model_of(
+        1, (untied(1), untied(2)), MeanSquaredError("hermite3"), centred=False
     ),
-    "untied L=2 cross entropy": lambda: AttentionModel(2, pair(untied(0), untied(1)), CrossEntropy(), centred=False),
-    "untied L=2 centred correlated": lambda: AttentionModel(
-        2, pair(untied(0), direct(1)), softmax_mse(), correlated(2)
-    ),
-    "direct L=2 erf": lambda: AttentionModel(2, pair(direct(0), direct(1)), MeanSquaredError("erf"), correlated(2)),
-    "symmetric letter": lambda: AttentionModel(2, pair(SYMMETRIC, tied(1)), softmax_mse(), correlated(2)),
-    "sandwich": lambda: AttentionModel(2, pair(SANDWICH, tied(1)), softmax_mse(), correlated(2)),
-    "two students that share letters": lambda: AttentionModel(
+    "untied L=2 cross entropy": lambda: model_of(2, (untied(1), untied(2)), CrossEntropy(), centred=False),
+    "untied L=2 centred correlated": lambda: model_of(2, (untied(1), direct(2)), softmax_mse(), correlated(2)),
+    "direct L=2 erf": lambda: model_of(2, (direct(1), direct(2)), MeanSquaredError("erf"), correlated(2)),
+    "symmetric letter": lambda: model_of(2, (SYMMETRIC, tied(2)), softmax_mse(), correlated(2)),
+    "sandwich": lambda: model_of(2, (SANDWICH, tied(2)), softmax_mse(), correlated(2)),
+    "two students that share letters": lambda: model_of(
         2,
-        (*pair(SANDWICH, tied(2)), AttentionIndex(SHARED, None, True)),
+        (SANDWICH, tied(3), SHARED),
         MeanSquaredError("erf", students=(0, 2), teachers=(1,), student_weights=(1, "1/2")),
         correlated(2),
     ),
@@ -106,9 +108,9 @@ def test_gradient_is_the_derivative_of_the_batch_loss(name):
     expected, forms = batch_loss(model, matrices, tokens)
     assert loss == pytest.approx(expected, rel=1e-12)
     np.testing.assert_allclose(forms_of(model, matrices, tokens), forms, rtol=0, atol=1e-12 * np.abs(forms).max())
-    moving = {letter.name for index in model.indices if index.trainable for letter in index.factorization.letters}
+    moving = {letter.name for letter in model.trained_letters}
     assert set(gradient) == moving
-    symmetric = {letter.name for index in model.indices for letter in index.factorization.letters if letter.symmetric}
+    symmetric = {letter.name for letter in model.letters.values() if letter.symmetric}
     for letter in moving:
         direction = rng.standard_normal(matrices[letter].shape)
         if letter in symmetric:
@@ -122,11 +124,12 @@ def test_gradient_is_the_derivative_of_the_batch_loss(name):
         assert np.vdot(gradient[letter], direction) == pytest.approx((up - down) / (2 * h), rel=2e-7, abs=1e-8)
 
 
-def test_a_fixed_index_that_shares_a_moving_letter_is_not_differentiated():
-    """The theory moves a letter by the gradient through trainable indices alone ([D] (7) with a stopped teacher)."""
-    shared = tied(0)
-    teacher = Factorization("polynomial", "T", Polynomial.word(*shared.letters, shared.letters[0].T) * 2)
-    model = AttentionModel(1, pair(shared, teacher), MeanSquaredError("linear"))
+def test_a_detached_form_that_shares_a_moving_letter_is_not_differentiated():
+    """The theory moves a letter by the gradient through forms that are not detached (a stopped teacher)."""
+    forms = (aim.Form("S1", "W1 W1^T"), aim.Form("T", "2 W1 W1^T", detached=True))
+    model = AttentionModel(
+        parameters=tied(1).parameters, forms=forms, contexts=((1, 1),), loss=MeanSquaredError("linear")
+    )
     W = letter_matrices(model)["W1"]
     tokens = np.random.default_rng(2).standard_normal((3, 1, DIM))
     _, gradient = loss_and_gradient(model, {"W1": W}, tokens)

@@ -6,7 +6,7 @@ import numpy as np
 import pytest
 
 import aimtheory as aim
-from aimtheory.model import AttentionIndex, AttentionModel, direct
+from aimtheory.model import AttentionModel, direct
 from aimtheory.model.losses import MeanSquaredError
 from aimtheory.simulate import forms, initial_parameters, loss_and_gradient, sgd
 
@@ -279,9 +279,9 @@ def test_bad_arguments_are_named(change, message):
 
 
 def test_a_model_with_nothing_to_train_is_refused():
-    indices = tuple(AttentionIndex(direct(k), aim.Ginibre(1), False) for k in range(2))
+    fixed = [direct(k, aim.Ginibre(1), trained=False) for k in (1, 2)]
     with pytest.raises(aim.InputError, match="nothing to simulate"):
-        sgd(AttentionModel(1, indices, MeanSquaredError("linear")), **SMALL, steps=1)
+        sgd(AttentionModel.of(*fixed, contexts=((1, 1),), loss=MeanSquaredError("linear")), **SMALL, steps=1)
 
 
 def test_reading_what_was_not_measured():
@@ -295,11 +295,7 @@ def test_reading_what_was_not_measured():
 
 
 def test_nonsymmetric_matrices_have_no_kept_eigenvalues():
-    model = AttentionModel(
-        1,
-        (AttentionIndex(direct(0), aim.Ginibre(1), True), AttentionIndex(direct(1), aim.Ginibre(1), False)),
-        MeanSquaredError("linear"),
-    )
+    model = aim.models.load("direct-linear")
     with pytest.raises(aim.InputError, match="no symmetric matrix 'S1'"):
         sgd(model, **SMALL, steps=1, eigenvalues=["S1"])
 
@@ -307,11 +303,11 @@ def test_nonsymmetric_matrices_have_no_kept_eigenvalues():
 def test_forms_have_the_covariance_of_theorem_1():
     """Cov(G_ijk, G_i'j'l) = C_ii' C_jj' q1_kl + C_ij' C_ji' q2_kl and mean C_ij m_k: exact at every d."""
     C = np.array([[1.0, 0.5], [0.5, 1.5]])
-    model = AttentionModel(
-        2,
-        (AttentionIndex(direct(0), aim.Ginibre(1), True), AttentionIndex(direct(1), aim.Ginibre(1), False)),
-        MeanSquaredError("linear"),
-        token_covariance=tuple(map(tuple, C.tolist())),
+    model = AttentionModel.of(
+        direct(1, aim.Ginibre(1)),
+        direct(2, aim.Ginibre(1), trained=False),
+        contexts=((1, 2, C),),
+        loss=MeanSquaredError("linear"),
         centred=False,
     )
     rng = np.random.default_rng(1)

@@ -1,10 +1,12 @@
 """One step of SGD: its algebra, its basis, its chunks, and its mean against the drift of the theory."""
 
+from dataclasses import replace
+
 import numpy as np
 import pytest
 
 import aimtheory as aim
-from aimtheory.model import AttentionIndex, AttentionModel, Factorization, direct, tied, untied
+from aimtheory.model import AttentionModel, direct, tied, untied, written
 from aimtheory.model.losses import MeanSquaredError
 from aimtheory.simulate import OnlineSgd, initial_parameters, loss_and_gradient, online_sgd
 from aimtheory.words import Letter, Polynomial
@@ -12,8 +14,14 @@ from aimtheory.words import Letter, Polynomial
 C2 = ((1.0, 0.6), (0.6, 2.0))
 
 
-def pair(student, teacher, laws=(None, None)):
-    return (AttentionIndex(student, laws[0], True), AttentionIndex(teacher, laws[1], False))
+def fixed(attention):
+    return replace(attention, parameters=tuple(replace(p, trained=False) for p in attention.parameters))
+
+
+def model_of(student, *teachers, tokens=2, covariance=C2, activation="linear", **options):
+    loss = MeanSquaredError(activation, teachers=range(1, 1 + len(teachers)))
+    heads = (student, *map(fixed, teachers))
+    return AttentionModel.of(*heads, contexts=((1, tokens, covariance),), loss=loss, **options)
 
 
 def gaussian(shape, scale, seed):
@@ -32,25 +40,24 @@ def step_by_hand(model, matrices, tokens, rate):
 
 CASES = {
     # The teacher is diagonalized: tied (rank below d), symmetric direct; not at all; and twice fixed.
-    "tied": (pair(tied(0), tied(1)), {"W1": (9, 9), "W2": (9, 4)}),
+    "tied": ((tied(1), tied(2)), {"W1": (9, 9), "W2": (9, 4)}),
     "untied, symmetric teacher": (
-        pair(untied(0), direct(1, symmetric=True)),
+        (untied(1), direct(2, symmetric=True)),
         {"U1": (9, 5), "V1": (9, 5), "S2": (9, 9)},
     ),
-    "untied, untied teacher": (pair(untied(0), untied(1)), {"U1": (9, 5), "V1": (9, 5), "U2": (9, 8), "V2": (9, 8)}),
-    "direct": (pair(direct(0), direct(1)), {"S1": (9, 9), "S2": (9, 9)}),
+    "untied, untied teacher": ((untied(1), untied(2)), {"U1": (9, 5), "V1": (9, 5), "U2": (9, 8), "V2": (9, 8)}),
+    "direct": ((direct(1), direct(2)), {"S1": (9, 9), "S2": (9, 9)}),
     "two fixed": (
-        (*pair(tied(0), tied(1)), AttentionIndex(tied(2), None, False)),
+        (tied(1), tied(2), tied(3)),
         {"W1": (9, 9), "W2": (9, 4), "W3": (9, 9)},
     ),
     "square letters": (
-        pair(
-            Factorization(
-                "polynomial",
+        (
+            written(
                 "D1",
                 Polynomial.word(Letter("V", "d", "d"), Letter("W", "d", "r"), Letter("W", "d", "r").T),
             ),
-            tied(1),
+            tied(2),
         ),
         {"V": (9, 9), "W": (9, 6), "W2": (9, 9)},
     ),
@@ -60,10 +67,7 @@ CASES = {
 @pytest.mark.parametrize("name", CASES)
 def test_step_in_the_eigenbasis_of_a_teacher_is_the_plain_step(name):
     indices, shapes = CASES[name]
-    teachers = tuple(k for k, index in enumerate(indices) if not index.trainable)
-    model = AttentionModel(
-        2, indices, MeanSquaredError("softmax", teachers=teachers), token_covariance=C2, weight_decay="1/2"
-    )
+    model = model_of(*indices, activation="softmax", weight_decay="1/2")
     matrices = {letter: gaussian(shape, 0.3, n) for n, (letter, shape) in enumerate(shapes.items())}
     if "S2" in matrices and name != "direct":
         matrices["S2"] = matrices["S2"] + matrices["S2"].T
@@ -92,7 +96,7 @@ def test_a_batch_in_chunks_is_the_same_step(monkeypatch):
     whole = OnlineSgd(model, matrices, 12, 0.1, 11, "float64")
     monkeypatch.setattr(online_sgd, "_CHUNK_ROWS", 8)
     pieces = OnlineSgd(model, matrices, 12, 0.1, 11, "float64")
-    assert (whole.chunk, pieces.chunk) == (11, 4)
+    assert (whole.chunks, pieces.chunks) == ([11], [4])
     whole.step(tokens)
     pieces.step(tokens)
     np.testing.assert_allclose(pieces.parameters["W1"], whole.parameters["W1"], rtol=0, atol=1e-14)
@@ -115,7 +119,7 @@ def test_mean_step_of_a_linear_tied_model_is_the_hierarchy_of_the_theory():
     Then grad_11 = kappa/2 = -grad_12 and [D] (11) gives the drift of every word in time t = 4 n learning_rate / d.
     """
     dim = 16
-    model = AttentionModel(2, pair(tied(0), tied(1)), MeanSquaredError("linear"), token_covariance=C2)
+    model = model_of(tied(1), tied(2))
     matrices = {"W1": gaussian((dim, dim), 1 / 4, 1), "W2": gaussian((dim, dim // 2), 1 / 4, 2)}
     C = np.array(C2)
     tokens = np.linalg.cholesky(C) @ np.random.default_rng(3).standard_normal((100_000, 2, dim))
@@ -157,7 +161,7 @@ def test_mean_step_of_a_linear_untied_model_has_the_mean_and_both_overlaps():
     beta = sqrt(d) (m1 - m2) and g1 = g2 = +-1/2.
     """
     dim = 12
-    model = AttentionModel(1, pair(untied(0), direct(1, "M")), MeanSquaredError("linear"), centred=False)
+    model = model_of(untied(1), direct(2, name="M"), tokens=1, covariance=None, centred=False)
     matrices = {"U1": gaussian((dim, 8), 0.3, 1), "V1": gaussian((dim, 8), 0.3, 2), "M2": gaussian((dim, dim), 0.3, 3)}
     U, V, T = matrices["U1"], matrices["V1"], matrices["M2"]
     tokens = np.random.default_rng(4).standard_normal((300_000, 1, dim))
@@ -182,7 +186,7 @@ def test_mean_step_of_a_linear_untied_model_has_the_mean_and_both_overlaps():
 def test_mean_step_of_a_linear_direct_model_is_theorem_4():
     """Centred, C not 1: dS_1 = -2 sum_m (g_Omega S_m + g_Psi S_m^T), 2 g_Omega = +-(Tr C)^2, 2 g_Psi = +-Tr C^2."""
     dim = 12
-    model = AttentionModel(2, pair(direct(0), direct(1)), MeanSquaredError("linear"), token_covariance=C2)
+    model = model_of(direct(1), direct(2))
     matrices = {"S1": gaussian((dim, dim), 0.3, 1), "S2": gaussian((dim, dim), 0.3, 2)}
     C = np.array(C2)
     tokens = np.linalg.cholesky(C) @ np.random.default_rng(5).standard_normal((100_000, 2, dim))

@@ -9,7 +9,7 @@ import numpy as np
 
 from aimtheory.errors import InputError
 from aimtheory.hierarchy.closed_system import Closure, ClosureProblem, FloatArray
-from aimtheory.hierarchy.initial_moments import check_positive_views, joint_law
+from aimtheory.hierarchy.initial_moments import check_positive_views, family_matrices, joint_law, without_scalars
 from aimtheory.hierarchy.operator_flow import Level, OperatorSystem
 from aimtheory.spectra import (
     FockFamily,
@@ -45,25 +45,35 @@ class Gns(Closure):
         ``AssumptionError`` for one that no matrices have).
         """
         views, depth = problem.views, (problem.degree - 1) // 2
-        law = joint_law(problem.model, views, problem.initial)
+        whole = joint_law(problem.model, views, problem.initial)
+        law = without_scalars(whole)
+        scalars = {
+            letter: np.array([[float(whole.moment([str(letter)]))]]) for letter in views.parameters if letter.is_scalar
+        }
         if isinstance(law, FreeFamily):
             free = law.operators(depth)
-            matrices = {letter: free.operators[str(letter)] for letter in views.alphabet.letters}
+            matrices = {x: free.operators[str(x)] for x in views.alphabet.letters if not x.is_scalar}
             check_positive_views(views, {letter: matrix.toarray() for letter, matrix in matrices.items()})
             return OperatorSystem(
-                Level.of_views(views), views.couplings, matrices, free.state, _vacuum_product, 2 * depth + 1
+                Level.of_views(views),
+                views.couplings,
+                {**matrices, **scalars},
+                free.state,
+                _vacuum_product,
+                2 * depth + 1,
             )
         if isinstance(law, FockFamily) and problem.initial is None:
             if depth < 1:
                 raise InputError(f"closure 'gns' at degree {problem.degree} keeps no path; its least degree is 3")
             fock = law.operators(depth)
-            parameters = {letter: fock.operators[letter.name] for letter in views.parameters}
+            parameters = {x: scalars[x] if x.is_scalar else fock.operators[x.name] for x in views.parameters}
             return OperatorSystem(
                 Level.of_parameters(views), views.couplings, parameters, fock.state, _vacuum_product, 2 * depth
             )
-        letters = {str(letter): letter for letter in views.alphabet.letters}
+        letters = {str(letter): letter for letter in views.alphabet.letters if not letter.is_scalar}
         if isinstance(law, MatrixFamily):
-            gram = gram_operators_of_matrices({name: law.matrix(name) for name in letters}, depth)
+            family = family_matrices(law, views)
+            gram = gram_operators_of_matrices({name: family[letter] for name, letter in letters.items()}, depth)
         else:
             if isinstance(law, JointMoments) and law.degree < 2 * depth + 1:
                 raise InputError(
@@ -74,7 +84,7 @@ class Gns(Closure):
         matrices = {letter: gram.operators[name] for name, letter in letters.items()}
         check_positive_views(views, matrices)
         return OperatorSystem(
-            Level.of_views(views), views.couplings, matrices, gram.state, _vacuum_product, 2 * depth + 1
+            Level.of_views(views), views.couplings, {**matrices, **scalars}, gram.state, _vacuum_product, 2 * depth + 1
         )
 
 

@@ -17,9 +17,8 @@ from aimtheory.hierarchy.initial_moments import (
     matrix_views,
 )
 from aimtheory.hierarchy.operator_flow import Level, OperatorSystem
-from aimtheory.model import EMBEDDING
 from aimtheory.spectra import MatrixFamily
-from aimtheory.words import Letter
+from aimtheory.words import EMBEDDING, Letter
 
 _LARGEST = 20_000
 
@@ -63,8 +62,7 @@ class Matrix(Closure):
             check_given_matrices(views, family)
             return self._system(problem, Level.of_views(views), family)
         if problem.initial is None:
-            sampled = problem.model.sample(self.dim, np.random.default_rng(self.seed))
-            parameters = {name: matrix for group in sampled for name, matrix in group.items()}
+            parameters = problem.model.sample(self.dim, np.random.default_rng(self.seed))
         elif isinstance(problem.initial, Mapping):
             parameters = check_parameters(views, problem.initial)
         else:

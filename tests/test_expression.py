@@ -7,7 +7,7 @@ from hypothesis import given
 from hypothesis import strategies as st
 
 from aimtheory.errors import InputError
-from aimtheory.model.expression import parse_expression
+from aimtheory.expression import parse_expression
 
 X, Y = sp.symbols("x y", real=True)
 G = sp.IndexedBase("G")
