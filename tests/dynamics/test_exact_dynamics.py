@@ -4,6 +4,7 @@ from dataclasses import replace
 
 import numpy as np
 import pytest
+import sympy as sp
 
 import aimtheory as aim
 from aimtheory.model.losses import ExpressionLoss
@@ -203,3 +204,53 @@ def test_spectrum_against_the_flow_of_matrices(student):
     assert kept.mean() == pytest.approx(1 - sum(m for x, m in law.atoms if x == 0), abs=1e-9)
     places = (np.arange(dim) + 0.5) / dim
     assert np.abs(law.cdf(values) - places)[kept].max() < 0.01
+
+
+def linear_flow(student, teacher, times, weight_decay=0):
+    """t_1, q_11, q_12, q_22 of the one-token linear model, whose couplings g_11 = -g_12 = 1 never change."""
+    from scipy.integrate import solve_ivp
+
+    from aimtheory.hierarchy import closure, views
+    from aimtheory.hierarchy.closures import ClosureProblem
+
+    model = tied(aim.Wishart(width=student, trace=1), aim.Wishart(width=teacher, trace=1), weight_decay=weight_decay)
+    seen = views(model)
+    system = closure("exact").close(ClosureProblem(model, seen, 3, None))
+    couplings = np.array([{"g_11": 1.0, "g_12": -1.0, "gamma": float(weight_decay)}[c.name] for c in seen.couplings])
+    solution = solve_ivp(
+        lambda _, state: system.drift(couplings, state),
+        (0, times[-1]),
+        system.initial,
+        t_eval=times,
+        method="LSODA",
+        rtol=1e-10,
+        atol=1e-13,
+    )
+    words = [seen.parse(text) for text in ("tr(S1)", "tr(S1 S1)", "tr(S1 S2)", "tr(S2 S2)")]
+    return np.array([system.moments(words, state) for state in solution.y.T])
+
+
+@pytest.mark.slow
+@pytest.mark.parametrize("student", ["1/10", "1/2", "1", "2"])
+@pytest.mark.parametrize("teacher", ["1/10", "1/2", "1", "2"])
+def test_long_times(student, teacher):
+    """To t = 1e4: recovered, or, at a lower rank, the best approximation of that rank, where q_11 = q_12."""
+    values = linear_flow(student, teacher, [1.0, 1e2, 1e4])
+    assert np.isfinite(values).all()
+    _, q11, q12, q22 = values[-1]
+    assert q11 == pytest.approx(q12, rel=1e-5)
+    if min(float(sp.Rational(student)), 1) >= min(float(sp.Rational(teacher)), 1):
+        assert q12 == pytest.approx(q22, rel=1e-5)
+    else:
+        assert q12 < 0.999 * q22
+
+
+@pytest.mark.slow
+@pytest.mark.parametrize(("student", "teacher", "limit"), [("1", "1", 2.5), ("2", "1", 2.5), ("1", "1/2", 2.0)])
+def test_exponents_of_strong_recovery(student, teacher, limit):
+    """||S_1 - S_2||^2/d falls as t^{-5/2} at a hard edge of the teacher and as t^{-2} at a kernel."""
+    times = np.array([20.0, 40, 80, 160, 320, 640, 1280])
+    values = linear_flow(student, teacher, times)
+    gap = values[:, 1] - 2 * values[:, 2] + values[:, 3]
+    exponents = -np.diff(np.log(gap)) / np.diff(np.log(times))
+    assert exponents[-1] == pytest.approx(limit, abs=0.03)
