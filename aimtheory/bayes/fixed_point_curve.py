@@ -22,13 +22,13 @@ from scipy.interpolate import make_interp_spline
 from scipy.optimize import minimize_scalar
 
 from aimtheory.bayes.channel import Channel
-from aimtheory.bayes.prior import Prior
+from aimtheory.bayes.prior import Prior, SmallWidthPrior
 from aimtheory.errors import NumericsError
 from aimtheory.frozen import ByValue, same_value
 from aimtheory.records import Result, Variable, record
 from aimtheory.spectra.law import FloatArray
 
-_LOW, _HIGH, _LARGEST = 1e-4, 1e6, 1e15
+_LOW, _HIGH, _LARGEST = 1e-4, 1e6, 1e32
 _SLOW_HIGH = 30.0
 _NODES = 129
 _TRUSTED = 0.05
@@ -80,8 +80,9 @@ class FixedPointCurve(Result):
         high = _HIGH if prior.is_fast else _SLOW_HIGH
         count = 1 + math.ceil(density * math.log(high / low))
         self._grid = np.linspace(math.log(low * scale), math.log(high * scale), count)
-        # The small-width limit has a kink at qhat = 1.
-        self._grid = np.unique(np.append(self._grid, 0.0)) if scale == 1 else self._grid
+        if isinstance(prior, SmallWidthPrior):
+            # Its kink at qhat = 1, from where alpha(qhat) of an even channel comes down from infinity.
+            self._grid = np.unique(np.concatenate([self._grid, [0.0], np.log1p(0.1 ** np.arange(1.0, 6.0))]))
         variance = prior.mmse(np.exp(self._grid))
         measured = channel.signal(np.maximum(prior.overlap(np.exp(self._grid)), 0.0), variance)
         with np.errstate(divide="ignore"):

@@ -14,6 +14,7 @@ from scipy.stats import qmc
 
 from aimtheory.bayes.channel import Channel, check_overlap, check_split, check_variance
 from aimtheory.bayes.measured import Measured
+from aimtheory.bayes.one_axis import find_jumps, one_axis_integrals, posterior_nodes
 from aimtheory.bayes.token_pairs import check_tokens, pair_multiplicity
 from aimtheory.errors import InputError
 from aimtheory.spectra.law import FloatArray
@@ -24,6 +25,8 @@ _INNER = {1: 1602, 2: 162, 3: 54, 4: 24, 5: 18, 6: 12}
 that a jump at 0 falls between two nodes; every third one is again a grid of midpoints."""
 _OUTER = {1: 160, 2: 48}
 _REACH, _CUT = 7.5, 1e-11
+_SHARP = 1e-8
+"""The relative error of one axis that needs no second rule."""
 _RANDOMIZATIONS, _SOBOL = 4, 256
 
 
@@ -38,8 +41,9 @@ class GeneralChannel(Channel):
     small: T = 2 with k = 1 or 2 is fast and sharp.
 
     The likelihood is tabulated once on a grid of u and convolved axis by axis; omega is integrated by a tensor rule
-    up to two axes and by randomized Sobol points beyond. The error compares the grid with every third node of it, and
-    the outer rules among themselves: a likelihood with jumps, or V much below the grid step squared, shows in it.
+    up to two axes and by randomized Sobol points beyond; one axis alone is also integrated by panels that follow the
+    jumps of the likelihood and V -> 0 (``one_axis``). The error of the table compares it with every third node, and the
+    outer rules among themselves: jumps in several axes, or V much below the grid step squared, show in it.
     Raises ``InputError`` when ``sum_y weight p(y | u)`` is not 1 within ``tolerance``.
 
     For several matrices the state is the matrix q_{lm}, of which state evolution follows the diagonal, with the
@@ -61,6 +65,7 @@ class GeneralChannel(Channel):
     recovers_exactly: float
     _mixing: FloatArray = field(repr=False)
     _cache: dict[Any, Any] = field(repr=False)
+    _jumps: dict[float, FloatArray] = field(repr=False)
 
     def __init__(
         self,
@@ -102,6 +107,7 @@ class GeneralChannel(Channel):
         object.__setattr__(self, "recovers_exactly", float(recovers_exactly))
         object.__setattr__(self, "_mixing", np.linalg.cholesky(covariance))
         object.__setattr__(self, "_cache", {})
+        object.__setattr__(self, "_jumps", {})
         rng = np.random.default_rng(0)
         trial = rng.standard_normal((64, count, len(matrix))) @ self._mixing.T
         total = self._probabilities(trial) @ mass
@@ -228,6 +234,40 @@ class GeneralChannel(Channel):
             raise InputError("overlaps must be finite and every variance > 0")
         if float(np.linalg.eigvalsh(cross).min()) < -1e-12 * float(np.abs(cross).max()):
             raise InputError("the matrix of overlaps is not positive semidefinite")
+        axes = self.count * len(self.directions)
+        if axes == 1:
+            return self._one_axis(float(cross[0, 0]), float(spread[0]))
+        return self._tabulated(cross, spread)
+
+    def _one_axis(self, q: float, variance: float) -> tuple[Measured, Measured]:
+        """By panels; where they are not sharp (a likelihood of fine structure) by the better of panels and table."""
+
+        def panels() -> tuple[Measured, Measured]:
+            signal, psi = one_axis_integrals(self._density, self.weights, jumps, q, variance)
+            return Measured(signal.value.reshape(1, 1), signal.error.reshape(1, 1), signal.method), psi
+
+        def table() -> tuple[Measured, Measured]:
+            return self._tabulated(np.array([[q]]), np.array([variance]))
+
+        jumps = self._jumps_within(q + variance)
+        first = panels()
+        if float(first[0].error[0, 0]) <= _SHARP * float(first[0].value[0, 0]):
+            return first
+        pairs = zip(first, table(), strict=True)
+        signal, psi = (min(pair, key=lambda item: float(item.error.ravel()[0])) for pair in pairs)
+        return signal, psi
+
+    def _density(self, points: FloatArray) -> FloatArray:
+        """p(y | u) at points (N,) of one whitened axis."""
+        return self._probabilities(points[:, None, None] * self._mixing)
+
+    def _jumps_within(self, total: float) -> FloatArray:
+        """Jumps of the likelihood on one whitened axis; found again for a larger ``total``, which sets the scan."""
+        if not self._jumps or total > 1.001 * max(self._jumps):
+            self._jumps[total] = find_jumps(self._density, total)
+        return self._jumps[max(self._jumps)]
+
+    def _tabulated(self, cross: FloatArray, spread: FloatArray) -> tuple[Measured, Measured]:
         axes = self.count * len(self.directions)
         total = np.diag(cross) + spread
         # Rounded, so that q + V = Q0 finds the table of its Q0.
@@ -365,6 +405,8 @@ class GeneralChannel(Channel):
             [check_variance(v) for v in np.broadcast_to(np.asarray(variance, dtype=float), (self.count,))]
         )
         seen = np.asarray(outputs, dtype=np.float64).reshape(len(center), -1)
+        if self.count * len(self.directions) == 1:
+            return self._posterior_on_one_axis(seen, center[:, 0, 0], float(spread[0]), np.shape(omega))
         k = len(self.directions)
         # The trapezoid rule: for likelihoods sharper than the noise it converges faster than Gauss-Hermite.
         nodes = np.linspace(-_REACH, _REACH, min(241, max(9, round(60000 ** (1 / (self.count * k))))))
@@ -386,6 +428,21 @@ class GeneralChannel(Channel):
             mean = np.einsum("nq,qlk->nlk", p / z0[:, None], mesh) / np.sqrt(spread)[:, None]
             gradient[part] = mean @ mixing_inverse @ self.directions
         return log_z, gradient.reshape(np.asarray(omega).shape)
+
+    def _posterior_on_one_axis(
+        self, seen: FloatArray, center: FloatArray, variance: float, shape: tuple[int, ...]
+    ) -> tuple[FloatArray, FloatArray]:
+        unit = float(self._mixing[0, 0])
+        jumps = self._jumps_within(variance + float(np.max((center / unit) ** 2, initial=0.0)))
+        log_z, mean = np.empty(len(center)), np.empty(len(center))
+        for part in np.array_split(np.arange(len(center)), max(1, len(center) // 4000)):
+            z, mass = posterior_nodes(jumps, center[part] / unit, variance)
+            forms = center[part, None] + unit * math.sqrt(variance) * z
+            p = np.exp(np.asarray(self.log_likelihood(seen[part, None], forms[..., None]))) * mass
+            total = np.maximum(p.sum(axis=1), 1e-290)
+            log_z[part], mean[part] = np.log(total), (p * z).sum(axis=1) / total
+        gradient = mean[:, None] / (math.sqrt(variance) * unit) * self.directions[0]
+        return log_z, gradient.reshape(shape)
 
 
 def _contract_axes(values: FloatArray, kernels: list[FloatArray], slopes: list[FloatArray]) -> list[FloatArray]:

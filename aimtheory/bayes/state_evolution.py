@@ -17,6 +17,7 @@ from aimtheory.bayes.fixed_point import CONVERGED, EXACT, UNCONVERGED, FixedPoin
 from aimtheory.bayes.fixed_point_curve import FixedPointCurve, Roots, Segment
 from aimtheory.bayes.free_entropy import check_prior_overlap, free_entropy, stationary_free_entropy
 from aimtheory.bayes.prior import LawPrior, Prior
+from aimtheory.bayes.prior_mean_branch import end_of_prior_mean, prior_mean_is_fixed
 from aimtheory.errors import InputError
 from aimtheory.records import Result, Variable, record
 from aimtheory.spectra import SpectralLaw
@@ -147,8 +148,14 @@ class StateEvolution:
     @cached_property
     def prior_mean_is_fixed(self) -> bool:
         """True when the output says nothing to a learner who knows the prior mean only (channels even in h)."""
-        measured = self.channel.signal(self.prior.mean_square, self._prior_variance)
-        return bool(float(measured.value) * self._prior_variance <= 10 * float(measured.error) + 1e-12)
+        return prior_mean_is_fixed(self.prior, self.channel)
+
+    @cached_property
+    def prior_mean_ends(self) -> float:
+        """The alpha up to which the prior mean attracts: 0 when it is no fixed point, infinite at small width."""
+        if not self.prior_mean_is_fixed:
+            return 0.0
+        return float(end_of_prior_mean(self.prior, self.channel).value)
 
     def qhat(self, q: ArrayLike, alpha: ArrayLike) -> FloatArray:
         """``qhat(q) = alpha signal(q, Q0 - q)``; q within [(tr S)^2, tr S^2]."""
@@ -196,8 +203,7 @@ class StateEvolution:
         found: list[FixedPoint] = []
         if self.prior_mean_is_fixed:
             # The output is even in h: the prior mean solves the equations, and repels above the weak threshold.
-            first = float(curve.evaluate(np.exp(curve.segments[0].log_qhat[:1]))[0][0])
-            found.append(self._prior_point(rate, rate < first))
+            found.append(self._prior_point(rate, rate < self.prior_mean_ends))
         for segment in curve.segments:
             roots = curve.roots(segment, np.array([rate]))
             if np.isfinite(roots.qhat[0]):
@@ -207,26 +213,32 @@ class StateEvolution:
             f = stationary_free_entropy(self.prior, self.channel, rate, math.inf, 0.0)
             top = self.prior.second_moment
             found.append(FixedPoint(rate, top, 0.0, math.inf, 0.0, stable, f, "between", EXACT))
-        if not any(point.stable for point in found):
+        if not any(point.stable for point in found) or self._beyond_the_scan(rate, found):
             nan = math.nan
             found.append(FixedPoint(rate, nan, nan, nan, math.inf, False, nan, "between", UNCONVERGED))
         stable_places = [place for place, point in enumerate(found) if point.stable]
         labelled = []
         for place, point in enumerate(found):
-            names = [
-                n for n, end in (("uninformed", 0), ("informed", -1)) if stable_places and place == stable_places[end]
-            ]
+            ends = (("uninformed", 0), ("informed", -1))
+            names = [name for name, end in ends if stable_places and place == stable_places[end]]
+            if not found[-1].ok and "informed" in names:
+                names.remove("informed")
             branch = "both" if len(names) == 2 else names[0] if names else "between"
+            branch = "informed" if place == len(found) - 1 and not point.ok else branch
             labelled.append(_with_branch(point, branch))
         return tuple(labelled)
 
     def solve(self, alpha: float, branch: str = "equilibrium") -> FixedPoint:
-        """One solution: ``equilibrium`` (largest free entropy: Bayes-optimal), ``uninformed`` or ``informed``."""
+        """One solution: ``equilibrium`` (largest free entropy: Bayes-optimal), ``uninformed`` or ``informed``.
+
+        Where the branch of largest overlap goes beyond what the channel's rule resolves, equilibrium and informed are
+        ``not converged``; the uninformed solution is unaffected.
+        """
         if branch not in BRANCHES:
             raise InputError(f"branch = {branch!r} must be one of {', '.join(BRANCHES)}")
         points = self.fixed_points(alpha)
         stable = [point for point in points if point.stable]
-        if not stable:
+        if not stable or (branch != "uninformed" and not points[-1].ok):
             return points[-1]
         if branch == "equilibrium":
             return max(stable, key=lambda point: point.free_entropy)
@@ -257,7 +269,7 @@ class StateEvolution:
                 point = self.solve(float(rate), branch)
                 q[place], mmse[place], qhat[place] = point.q, point.mmse, point.qhat
                 residual[place] = point.residual
-        bad = ~(residual <= tolerance)
+        bad = ~(residual <= self._tolerance(tolerance))
         q[bad] = mmse[bad] = qhat[bad] = np.nan
         status = np.where(bad, UNCONVERGED, np.where(np.isinf(qhat), EXACT, CONVERGED))
         shape = rates.shape
@@ -273,19 +285,33 @@ class StateEvolution:
         )
 
     def spinodals(self) -> tuple[Spinodal, ...]:
-        """The ends of the stable branches, by ascending qhat; empty when alpha(qhat) is monotone (no coexistence)."""
-        return tuple(
+        """The ends of the stable branches, by ascending qhat; empty when alpha(qhat) is monotone (no coexistence).
+
+        The branch of the prior mean ends at qhat = 0 where it loses stability to a jump; at small width it never does.
+        """
+        found = [
             Spinodal(alpha, qhat, float(self.prior.mmse(qhat)), "uninformed" if is_maximum else "informed")
             for alpha, qhat, is_maximum in self.fixed_point_curve.extrema()
-        )
+        ]
+        if not self.fixed_point_curve.segments[0].rising and 0 < self.prior_mean_ends < math.inf:
+            found.insert(0, Spinodal(self.prior_mean_ends, 0.0, self._prior_variance, "uninformed"))
+        return tuple(found)
 
     def first_order_transitions(self) -> tuple[FirstOrderTransition, ...]:
-        """All crossings of free entropy between neighbouring stable branches, by ascending overlap."""
+        """All crossings of free entropy between neighbouring stable branches, by ascending overlap.
+
+        The branch of the prior mean (channels even in h) is the first of them; where it attracts at every alpha the
+        hard phase has no end, ``algorithmic`` is infinite.
+        """
         curve = self.fixed_point_curve
-        rising = [segment for segment in curve.segments if segment.rising]
+        stable: list[Segment | None] = [segment for segment in curve.segments if segment.rising]
+        if self.prior_mean_is_fixed:
+            stable.insert(0, None)
         found = []
-        for low, high in itertools.pairwise(rising):
-            start, end = self._alpha_at(high, 0), self._alpha_at(low, -1)
+        for low, high in itertools.pairwise(stable):
+            assert high is not None
+            start = self._alpha_at(high, 0)
+            end = self.prior_mean_ends if low is None else self._alpha_at(low, -1)
             crossing = self._crossing(low, high, start, end)
             if crossing is not None:
                 found.append(crossing)
@@ -307,6 +333,10 @@ class StateEvolution:
     def _prior_variance(self) -> float:
         return self.prior.second_moment - self.prior.mean_square
 
+    def _tolerance(self, asked: float) -> float:
+        """The residual that counts as converged: not below what the rounding of MMSE leaves, at widths below 1e-6."""
+        return max(asked, 10 * self.prior.mmse_error)
+
     def _prior_point(self, rate: float, stable: bool) -> FixedPoint:
         f = stationary_free_entropy(self.prior, self.channel, rate, 0.0, self._prior_variance)
         return FixedPoint(
@@ -327,18 +357,25 @@ class StateEvolution:
         q = float(self.prior.overlap(qhat))
         measured = self.channel.signal(max(q, 0.0), variance)
         error = float(measured.error / measured.value) if measured.value > 0 else 0.0
-        status = CONVERGED if residual <= 1e-10 else UNCONVERGED
+        status = CONVERGED if residual <= self._tolerance(1e-10) else UNCONVERGED
         return FixedPoint(rate, q, variance, qhat, residual, stable, f, "between", status, error)
 
     def _alpha_at(self, segment: Segment, end: int) -> float:
         return float(self.fixed_point_curve.evaluate(np.exp(segment.log_qhat[[end]]))[0][0])
 
-    def _crossing(self, low: Segment, high: Segment, start: float, end: float) -> FirstOrderTransition | None:
+    def _beyond_the_scan(self, rate: float, found: list[FixedPoint]) -> bool:
+        """True when alpha is above all of the last branch that the channel's rule could follow."""
+        last = self.fixed_point_curve.segments[-1]
+        if not last.rising or self.channel.exact_directions > 0 or rate <= self._alpha_at(last, -1):
+            return False
+        return not any(point.qhat >= math.exp(last.log_qhat[0]) for point in found)
+
+    def _crossing(self, low: Segment | None, high: Segment, start: float, end: float) -> FirstOrderTransition | None:
         curve = self.fixed_point_curve
 
         def both(alpha: float) -> tuple[FixedPoint, FixedPoint]:
-            points = []
-            for segment in (low, high):
+            points = [] if low is not None else [self._prior_point(alpha, True)]
+            for segment in (low, high) if low is not None else (high,):
                 roots = curve.roots(segment, np.array([alpha]))
                 if not np.isfinite(roots.qhat[0]):
                     # At the very end of a branch rounding may miss the turn.
@@ -353,8 +390,9 @@ class StateEvolution:
 
         if not start < end:
             return None
-        inset = 1e-9 * (end - start)
-        first, last = start + inset, end - inset
+        top = min(end, self._alpha_at(high, -1)) if low is None else end
+        inset = 1e-9 * (top - start)
+        first, last = start + inset, top - inset
         if difference(first) >= 0 or difference(last) <= 0:
             return None
         alpha = float(brentq(difference, first, last, xtol=1e-13, rtol=1e-12))

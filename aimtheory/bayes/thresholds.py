@@ -15,6 +15,7 @@ from aimtheory.bayes.channel_library import make_channel
 from aimtheory.bayes.enclosure import enclosure, rational_bounds
 from aimtheory.bayes.measured import Measured
 from aimtheory.bayes.prior import Prior, SmallWidthPrior, make_prior
+from aimtheory.bayes.prior_mean_branch import end_of_prior_mean, prior_mean_is_fixed
 from aimtheory.bayes.state_evolution import StateEvolution
 from aimtheory.errors import AssumptionError, InputError, NumericsError
 from aimtheory.records import Result, Variable, numbers, record
@@ -221,19 +222,19 @@ def _small_width_weak(request: _Request) -> Threshold:
 def _weak_of_even_channel(request: _Request) -> Threshold:
     """A prior without small width: a transition exists only when the prior mean is a fixed point."""
     channel, prior = request.channel, request.prior
-    spread = prior.second_moment - prior.mean_square
-    if not StateEvolution(prior, channel).prior_mean_is_fixed:
+    if not prior_mean_is_fixed(prior, channel):
         raise AssumptionError(
             f"no weak-recovery transition for {prior.label} with the {channel.name} channel: the overlap rises from "
             f"(tr S)^2 = {prior.mean_square:.6g} at every alpha > 0; the transition exists for width -> 0: pass width=0"
         )
-    qhat = np.array([4e-4, 2e-4, 1e-4]) / spread
-    signal = channel.signal(prior.overlap(qhat), prior.mmse(qhat))
-    alpha = qhat / signal.value
-    # Richardson in qhat; the difference of two extrapolations is the error.
-    first, second = 2 * alpha[1] - alpha[0], 2 * alpha[2] - alpha[1]
-    error = abs(second - first) + float(alpha[2] * signal.error[2] / signal.value[2])
-    return _from_number(mp.mpf(second), mp.mpf(error), "stability of q = (tr S)^2, extrapolated to qhat -> 0", request)
+    end = end_of_prior_mean(prior, channel)
+    if not math.isfinite(float(end.value)):
+        raise AssumptionError(
+            f"no weak-recovery transition for {prior.label} with the {channel.name} channel: q = (tr S)^2 attracts at "
+            "every alpha; look for a jump with StateEvolution(...).first_order_transitions()"
+        )
+    method = f"stability of q = (tr S)^2, extrapolated to qhat -> 0; {end.method}"
+    return _from_number(mp.mpf(float(end.value)), mp.mpf(float(end.error)), method, request)
 
 
 def _from_expression(expression: sp.Expr, method: str, request: _Request) -> Threshold:
@@ -253,7 +254,9 @@ def _from_number(value: mp.mpf, error: mp.mpf, method: str, request: _Request) -
     known = max(1, math.ceil(float(mp.log10(abs(value) / max(error, mp.mpf(10) ** -15)))))
     shown = min(request.digits, known)
     text = mp.nstr(value, shown, strip_zeros=False)
-    interval = (mp.nstr(value - error, shown + 3), mp.nstr(value + error, shown + 3))
+    # Wider than the error by what the printing rounds.
+    slack = error + abs(value) * mp.mpf(10) ** (-shown - 3)
+    interval = (mp.nstr(value - slack, shown + 5), mp.nstr(value + slack, shown + 5))
     return _make(float(value), None, text, interval, False, method, request)
 
 
