@@ -6,7 +6,7 @@ import numpy as np
 import pytest
 
 import aimtheory as aim
-from aimtheory.errors import AimTheoryError, AssumptionError, InputError
+from aimtheory.errors import AimTheoryError, InputError
 from aimtheory.hierarchy import closure, closure_names, views
 from aimtheory.hierarchy.closures import ClosureProblem
 from aimtheory.hierarchy.closures.auto import Auto
@@ -170,7 +170,7 @@ def test_a_correlated_start_is_refused():
 
 
 def test_an_indefinite_start_is_refused():
-    with pytest.raises(AssumptionError, match="no W W"):
+    with pytest.raises(InputError, match="positive"):
         system_of(teacher_student(aim.GOE(variance=1), UNIT))
 
 
