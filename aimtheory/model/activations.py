@@ -371,23 +371,31 @@ class ElementwiseExpression(ByValue, ElementwiseActivation):
 class Softmax(ByValue, Activation):
     """F_ij = exp(beta G_ij) / sum_j' exp(beta G_ij'), the row softmax at inverse temperature beta.
 
+    ``mask="causal"``: row i attends to j <= i alone, and its entries j > i are 0 (the name is then ``causal_softmax``).
     Stable for forms of any size (the row maximum is taken out first).
 
     >>> Softmax()(np.array([[0.0, 0.0], [1000.0, 0.0]]))
     array([[0.5, 0.5],
            [1. , 0. ]])
+    >>> Softmax(mask="causal")(np.zeros((2, 2)))
+    array([[1. , 0. ],
+           [0.5, 0.5]])
     """
 
     elementwise: ClassVar[bool] = False
     inverse_temperature: Scalar = 1.0
+    mask: str | None = None
 
-    def __init__(self, inverse_temperature: object = 1) -> None:
+    def __init__(self, inverse_temperature: object = 1, mask: str | None = None) -> None:
         object.__setattr__(self, "inverse_temperature", _positive(inverse_temperature, "inverse_temperature"))
+        if mask not in (None, "causal"):
+            raise InputError(f"mask = {mask!r} must be None or 'causal'")
+        object.__setattr__(self, "mask", mask)
 
     @property
     def name(self) -> str:
-        """``softmax``."""
-        return "softmax"
+        """``softmax``, or ``causal_softmax``."""
+        return "softmax" if self.mask is None else "causal_softmax"
 
     @property
     def parameters(self) -> Mapping[str, Any]:
@@ -398,12 +406,23 @@ class Softmax(ByValue, Activation):
     def _beta(self) -> float:
         return float(self.inverse_temperature)
 
-    def __call__(self, forms: np.ndarray) -> np.ndarray:
-        """Probabilities along the last axis."""
+    def _allowed(self, forms: np.ndarray) -> np.ndarray:
+        """The entries that a row sees, shape (L, L)."""
+        return np.tri(*forms.shape[-2:], dtype=bool)
+
+    def _logits(self, forms: np.ndarray) -> np.ndarray:
+        """beta (G - the largest entry of the row), -inf where masked; a fresh array."""
         forms = floating(forms)
+        if self.mask is not None:
+            forms = np.where(self._allowed(forms), forms, forms.dtype.type(-np.inf))
         logits = forms - forms.max(axis=-1, keepdims=True)
         if self._beta != 1.0:
             logits *= self._beta
+        return logits
+
+    def __call__(self, forms: np.ndarray) -> np.ndarray:
+        """Probabilities along the last axis."""
+        logits = self._logits(forms)
         np.exp(logits, out=logits)
         logits /= logits.sum(axis=-1, keepdims=True)
         return logits
@@ -414,10 +433,12 @@ class Softmax(ByValue, Activation):
         return self._beta * probabilities * (cotangent - (probabilities * cotangent).sum(axis=-1, keepdims=True))
 
     def log_probabilities(self, forms: np.ndarray) -> np.ndarray:
-        """log F, without the underflow of log(softmax)."""
-        forms = floating(forms)
-        logits = self._beta * (forms - forms.max(axis=-1, keepdims=True))
-        return logits - np.log(np.exp(logits).sum(axis=-1, keepdims=True))
+        """log F, without the underflow of log(softmax); 0 at masked entries, which carry no probability to weigh."""
+        logits = self._logits(forms)
+        logits -= np.log(np.exp(logits).sum(axis=-1, keepdims=True))
+        if self.mask is not None:
+            logits[..., ~self._allowed(logits)] = 0
+        return logits
 
     def expression(self, forms: sp.Matrix) -> sp.Matrix:
         """The ratios of exponentials, row by row."""
@@ -425,7 +446,12 @@ class Softmax(ByValue, Activation):
         forms = sp.Matrix(forms)
         exponentials = forms.applyfunc(lambda entry: sp.exp(beta * entry))
         rows, columns = forms.shape
-        return sp.Matrix(rows, columns, lambda i, j: exponentials[i, j] / sum(exponentials[i, :]))
+
+        def ratio(i: int, j: int) -> sp.Expr:
+            seen = columns if self.mask is None else i + 1
+            return exponentials[i, j] / sum(exponentials[i, :seen]) if j < seen else sp.S.Zero
+
+        return sp.Matrix(rows, columns, ratio)
 
 
 def _positive(value: object, name: str) -> Scalar:
@@ -442,6 +468,7 @@ _FACTORIES: dict[str, tuple[Any, tuple[str, ...]]] = {
     "polynomial": (Polynomial, ("coefficients",)),
     "erf": (Erf, ("gain",)),
     "softmax": (Softmax, ("inverse_temperature",)),
+    "causal_softmax": (lambda inverse_temperature=1: Softmax(inverse_temperature, "causal"), ("inverse_temperature",)),
 }
 _REQUIRED = {"polynomial": "coefficients"}
 _FORMULA = re.compile(r"\bx\b|[^\w\s-]")

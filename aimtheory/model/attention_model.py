@@ -196,7 +196,7 @@ class AttentionModel(Uncached):
         from aimtheory.model.parameterization import fixed_teacher, parameterized
 
         def read(value: str | Activation) -> Activation:
-            options = {"inverse_temperature": inverse_temperature} if value == "softmax" else {}
+            options = {"inverse_temperature": inverse_temperature} if value in ("softmax", "causal_softmax") else {}
             return named_activation(value, **options)
 
         for side, law in (("student", student), ("teacher", teacher)):

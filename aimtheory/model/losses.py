@@ -355,6 +355,11 @@ class CrossEntropy(TeacherStudentLoss):
         for function in (self.student, self.teacher):
             if not isinstance(function, Softmax):
                 raise InputError(f"cross entropy takes softmax activations, got {function!r}")
+        if self.student.mask != self.teacher.mask:
+            raise InputError(
+                f"cross entropy between the masks {self.student.mask!r} and {self.teacher.mask!r} is infinite or leaves "
+                "entries out; give student and teacher the same mask"
+            )
         mixture = self.teacher_weights
         if any(not float(v) >= 0 for v in mixture) or abs(sum(float(v) for v in mixture) - 1) > 1e-12:
             shown = ", ".join(map(str, mixture))
@@ -397,8 +402,9 @@ class CrossEntropy(TeacherStudentLoss):
         beta = to_sympy(self.student.inverse_temperature)
         total = sp.S.Zero
         for i in range(tokens):
-            partition = sp.Add(*[sp.exp(beta * logits[i, j]) for j in range(tokens)])
-            linear = sp.Add(*[targets[i, j] * beta * logits[i, j] for j in range(tokens)])
+            seen = tokens if self.student.mask is None else i + 1
+            partition = sp.Add(*[sp.exp(beta * logits[i, j]) for j in range(seen)])
+            linear = sp.Add(*[targets[i, j] * beta * logits[i, j] for j in range(seen)])
             total += sp.log(partition) - linear
         return total
 

@@ -19,6 +19,7 @@ from dataclasses import dataclass, replace
 
 import numpy as np
 
+from aimtheory.errors import InputError
 from aimtheory.model.activations import (
     Activation,
     ElementwiseActivation,
@@ -29,6 +30,7 @@ from aimtheory.model.activations import (
 )
 from aimtheory.model.losses import CrossEntropy, MeanSquaredError
 from aimtheory.model.value_loss import PairTerm
+from aimtheory.population.closed_forms import entry_laws
 from aimtheory.population.features import EntryFunction, FeatureFunction, MixedOutputs, RowSoftmax, RowSurprise
 
 
@@ -157,7 +159,7 @@ def _pair_sites(loss: PairTerm, covariance: np.ndarray) -> tuple[SlotMap, tuple[
     for row in range(tokens):
         site = _row_site(row, functions, coupling, covariance, ())
         if not identity:
-            order = _row_order(row, tokens)
+            order = _row_order(row, tokens, functions)
             values, vectors = np.linalg.eigh(covariance[np.ix_(order, order)])
             root = (vectors * np.sqrt(np.maximum(values, 0.0))) @ vectors.T
             site = replace(site, functions=tuple(MixedOutputs(function, root) for function in site.functions))
@@ -166,20 +168,30 @@ def _pair_sites(loss: PairTerm, covariance: np.ndarray) -> tuple[SlotMap, tuple[
     return SlotMap(combination), _merge(sites) if identity else tuple(sites)
 
 
-def _row_order(row: int, tokens: int) -> list[int]:
-    """The columns of a row as its features have them: the diagonal first, so that exchangeable rows look alike."""
-    return [row, *[column for column in range(tokens) if column != row]]
+def _row_order(row: int, tokens: int, functions: Sequence[Activation]) -> list[int]:
+    """The columns of a row as its features have them: the diagonal first, so that exchangeable rows look alike.
+
+    Under a causal mask they are those up to the row. Raises ``InputError`` when the activations have different masks.
+    """
+    masks = {function.mask if isinstance(function, Softmax) else None for function in functions}
+    if len(masks) > 1:
+        raise InputError(
+            "the population potential needs one mask for all activations of a loss; here some are causal and some are "
+            "not (simulations take such losses)"
+        )
+    seen = tokens if masks == {None} else row + 1
+    return [row, *[column for column in range(seen) if column != row]]
 
 
 def _entry_sites(functions: Sequence[Activation], coupling: np.ndarray, covariance: np.ndarray) -> list[PairwiseSite]:
-    tokens = covariance.shape[0]
+    """One site a distinct law of an entry: E G_ij = C_ij m, Cov = C_ii C_jj q1 + C_ij² q2."""
+    slots = np.arange(len(functions))
+    ones = np.ones((len(functions),) * 2)
+    entries = tuple(EntryFunction(f) for f in functions if isinstance(f, ElementwiseActivation))
     sites = []
-    for entry in range(tokens * tokens):
-        select = np.zeros((1, tokens * tokens))
-        select[0, entry] = 1.0
-        law = FeatureLaw.of([(slot, select) for slot in range(len(functions))], covariance)
-        entries = tuple(EntryFunction(f) for f in functions if isinstance(f, ElementwiseActivation))
-        sites.append(PairwiseSite(entries, (1,) * len(functions), coupling, law))
+    for entry, variance, count in entry_laws(len(covariance), covariance):
+        law = FeatureLaw(slots, variance * ones, entry**2 * ones, np.full(len(functions), entry))
+        sites.append(PairwiseSite(entries, (1,) * len(functions), coupling, law, count))
     return sites
 
 
@@ -191,20 +203,20 @@ def _row_site(
     surprises: Sequence[int],
 ) -> PairwiseSite:
     tokens = covariance.shape[0]
-    order = _row_order(row, tokens)
-    entries = np.zeros((tokens, tokens * tokens))
-    entries[np.arange(tokens), [row * tokens + column for column in order]] = 1.0
+    order = _row_order(row, tokens, functions)
+    entries = np.zeros((len(order), tokens * tokens))
+    entries[np.arange(len(order)), [row * tokens + column for column in order]] = 1.0
     differences = entries[1:] - entries[0]
     maps: list[tuple[int, np.ndarray]] = []
     features: list[FeatureFunction] = []
     for slot, function in enumerate(functions):
         if isinstance(function, Softmax):
             kind = RowSurprise if slot in surprises else RowSoftmax
-            features.append(kind(float(function.inverse_temperature), tokens - 1))
+            features.append(kind(float(function.inverse_temperature), len(order) - 1))
             maps.append((slot, differences))
         else:
             assert isinstance(function, ElementwiseActivation)
-            features.append(EntryFunction(function, tokens))
+            features.append(EntryFunction(function, len(order)))
             maps.append((slot, entries))
     sizes = tuple(matrix.shape[0] for _, matrix in maps)
     return PairwiseSite(tuple(features), sizes, coupling, FeatureLaw.of(maps, covariance))
@@ -215,7 +227,7 @@ def _merge(sites: Sequence[PairwiseSite]) -> tuple[PairwiseSite, ...]:
     for site in sites:
         key = site.law.key()
         known = merged.get(key)
-        merged[key] = site if known is None else replace(known, multiplicity=known.multiplicity + 1)
+        merged[key] = site if known is None else replace(known, multiplicity=known.multiplicity + site.multiplicity)
     return tuple(merged.values())
 
 

@@ -102,8 +102,11 @@ class SoftmaxRows:
         if not all(isinstance(function, Softmax) for function in functions):
             return None
         gains = np.array([float(f.inverse_temperature) for f in functions if isinstance(f, Softmax)])
+        masks = {f.mask for f in functions if isinstance(f, Softmax)}
+        if len(masks) > 1:
+            return None
         surprise = isinstance(loss, CrossEntropy)
-        return cls(RowLengths(tokens), *law, combination, gains, coupling, surprise)
+        return cls(RowLengths(tokens, causal=masks == {"causal"}), *law, combination, gains, coupling, surprise)
 
     def _covariances(
         self, mean: FloatArray, q1: FloatArray, q2: FloatArray

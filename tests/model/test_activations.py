@@ -27,7 +27,7 @@ ELEMENTWISE = [
     Erf(gain="3/2"),
     ElementwiseExpression("tanh(x) + x**2/3"),
 ]
-ALL = [*ELEMENTWISE, Softmax(), Softmax(inverse_temperature=2.5)]
+ALL = [*ELEMENTWISE, Softmax(), Softmax(inverse_temperature=2.5), Softmax(2, mask="causal")]
 
 
 @pytest.mark.parametrize("function", ALL, ids=repr)

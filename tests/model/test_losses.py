@@ -17,6 +17,7 @@ LOSSES = {
         2,
     ),
     "cross entropy": (CrossEntropy(), 3),
+    "cross entropy causal": (CrossEntropy("causal_softmax"), 3),
     "cross entropy heads": (
         CrossEntropy(
             Softmax(2), Softmax("1/2"), (0, 3), (1, 2), student_weights=(1, 0.5), teacher_weights=("1/4", "3/4")

@@ -274,3 +274,68 @@ def test_bad_token_numbers(tokens):
 def test_bad_inverse_temperatures(beta):
     with pytest.raises(InputError, match="inverse_temperature"):
         Softmax(beta)
+
+
+# Causal masks.
+
+
+@pytest.mark.parametrize("loss", [MeanSquaredError, CrossEntropy])
+@pytest.mark.parametrize("law", [(1.0, 0.0), (1.2, 0.4)])
+def test_causal_rows_are_the_cubature_of_all_forms(loss, law):
+    causal = loss(Softmax(2, "causal"), Softmax("1/2", "causal"))
+    mean, q1, q2 = order_parameters(2, 11)
+    phi, reference = (make(causal, 3, exchangeable(3, *law)) for make in (potential, by_cubature))
+    found, expected = phi.gradients(mean, q1, q2), reference.gradients(mean, q1, q2)
+    assert (found.method, expected.method) == ("rows", "grid")
+    assert phi.value(mean, q1, q2).value == pytest.approx(reference.value(mean, q1, q2).value, abs=1e-9)
+    for name in ("mean", "q1", "q2"):
+        np.testing.assert_allclose(getattr(found, name), getattr(expected, name), atol=2e-9, err_msg=name)
+
+
+def test_causal_rows_are_a_sum_over_lengths():
+    causal = MeanSquaredError("causal_softmax")
+    for tokens in (2, 9, 200):
+        found = potential(causal, tokens).tied_gradient(Q)[0]
+        lengths = range(2, tokens + 1) if tokens < 10 else None
+        if lengths is not None:
+            rows = [potential(MeanSquaredError("softmax"), n).tied_gradient(Q)[0] / n for n in lengths]
+            np.testing.assert_allclose(found, sum(rows), atol=1e-8)
+        else:
+            # S is a sum of powers, whatever their number.
+            missing = np.geomspace(1e-8, 0.999, 40)
+            powers = np.array([(1 - missing) ** k for k in range(1, tokens)])
+            orders = np.arange(1, tokens)[:, None]
+            s = RowLengths(tokens, causal=True).generating(missing)
+            np.testing.assert_allclose(s[0], powers.sum(axis=0), rtol=1e-11)
+            np.testing.assert_allclose(s[1], (orders * powers).sum(axis=0) / (1 - missing), rtol=1e-11)
+            second = (orders * (orders - 1) * powers).sum(axis=0) / (1 - missing) ** 2
+            np.testing.assert_allclose(s[2], second, rtol=1e-10)
+
+
+def test_losses_of_different_masks():
+    with pytest.raises(InputError, match="same mask"):
+        CrossEntropy(Softmax(), Softmax(mask="causal"))
+    with pytest.raises(InputError, match="one mask"):
+        potential(MeanSquaredError(Softmax(mask="causal"), Softmax()), 2).tied_value(Q)
+    with pytest.raises(InputError, match="mask"):
+        Softmax(mask="banded")
+
+
+# Closed forms and elementwise losses cost nothing in L either.
+
+
+def test_entries_are_counted_not_enumerated():
+    small = {n: potential(MeanSquaredError("hermite2"), n).tied_value(Q).value for n in (1, 2)}
+    diagonal, off = small[1], (small[2] - 2 * small[1]) / 2
+    tokens = 10**6
+    found = potential(MeanSquaredError("hermite2"), tokens).tied_value(Q).value
+    assert found == pytest.approx(tokens * diagonal + tokens * (tokens - 1) * off, rel=1e-12)
+
+
+def test_elementwise_losses_of_many_tokens():
+    tanh = MeanSquaredError("erf")
+    small = {n: by_cubature(tanh, n, None).gradients([0.1, 0.2], Q, 0.5 * Q).q1 for n in (1, 2)}
+    many = potential(tanh, 300, np.eye(300)).gradients([0.1, 0.2], Q, 0.5 * Q)
+    assert many.method == "grid"
+    expected = 300 * small[1] + 300 * 299 * (small[2] - 2 * small[1]) / 2
+    np.testing.assert_allclose(many.q1, expected, rtol=1e-8)
