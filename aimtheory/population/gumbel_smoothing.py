@@ -31,7 +31,9 @@ _COARSEST = 0.6
 """A spacing of z that integrates polynomials times the Gaussian to exp(−2π²/0.36) = 1e-24."""
 _LEVELS = 6
 """Spacings of z halve in this many steps."""
-_STEEPEST = 700.0
+_STEEPEST = 100.0
+"""exp(−y) beyond it is left out: subnormal numbers would be slow, and count for nothing."""
+_NEGLIGIBLE = 1e-45
 
 
 @dataclass(frozen=True)
@@ -64,17 +66,14 @@ def gumbel_derivatives(points: FloatArray, variance: float, order: int, resoluti
         scaled = (nodes - points[:, None]) / deviation
         result[0] = special.ndtr(-scaled) @ density
         # d^k/du^k Φ((t−u)/√a) = −He_{k−1}(ζ) φ(ζ) a^{−k/2}.
-        previous, current = np.zeros_like(scaled), np.exp(-(scaled**2) / 2) * (-1 / math.sqrt(2 * math.pi))
+        previous, current = np.zeros_like(scaled), -normal_density(scaled)
         for k in range(1, order + 1):
             result[k] = (current @ density) / deviation**k
             previous, current = current, scaled * current - (k - 1) * previous
         return result
     nodes, weights = _normal_nodes(math.sqrt(variance), resolution)
-    y = np.exp(np.minimum(points[:, None] + math.sqrt(variance) * nodes, _STEEPEST))
+    y, falling = _steps(points, math.sqrt(variance), nodes)
     result[0] = -(np.expm1(-y) @ weights)
-    if order == 0:
-        return result
-    falling = np.exp(-y) * y
     for k in range(1, order + 1):
         result[k] = (falling * _bell_ratio(k, y)) @ weights
     return result
@@ -96,7 +95,7 @@ def gumbel_modes(
         density, nodes = _gumbel_nodes(resolution.smoothing)
         scaled = (nodes - points[:, None]) / deviation
         escaped = special.ndtr(-scaled) @ density
-        current = np.exp(-(scaled**2) / 2) * (-1 / (math.sqrt(2 * math.pi) * deviation))
+        current = normal_density(scaled) / -deviation
         previous = np.zeros_like(current)
         first = np.empty((len(points), extra))
         for m in range(extra):
@@ -108,15 +107,29 @@ def gumbel_modes(
         nodes, weights = _trapezoid(*shape)
         # Tables grow by blocks, so that few are made.
         transform = _hermite_table(shape, 16 * math.ceil(extra / 16))[:, :extra]
-        y = np.exp(np.minimum(points[:, None] + deviation * nodes, _STEEPEST))
+        y, falling = _steps(points, deviation, nodes)
         escaped = -(np.expm1(-y) @ weights)
-        falling = np.exp(-y) * y
         modes = [(falling * _bell_ratio(k, y)) @ transform for k in range(1, (orders if direct else 1) + 1)]
     while len(modes) < orders:
         last = modes[-1]
         shift = np.sqrt(np.arange(1, last.shape[1])) / deviation
         modes.append(last[:, 1:] * shift)
     return escaped, [table[:, :count] for table in modes]
+
+
+def normal_density(points: FloatArray) -> FloatArray:
+    """φ(x), zero where it is negligible."""
+    density = np.exp(np.maximum(-0.5 * points * points, -110.0)) * (1 / math.sqrt(2 * math.pi))
+    density[density < _NEGLIGIBLE] = 0.0
+    return np.asarray(density)
+
+
+def _steps(points: FloatArray, deviation: float, nodes: FloatArray) -> tuple[FloatArray, FloatArray]:
+    """y = exp(u + √a z), cut at 100, and y e^{−y}, zero there."""
+    y = np.minimum(np.exp(np.minimum(points[:, None] + deviation * nodes, 5.0)), _STEEPEST)
+    falling = np.exp(-y) * y
+    falling[y >= _STEEPEST] = 0.0
+    return y, falling
 
 
 def _bell_ratio(k: int, y: FloatArray) -> FloatArray | float:
@@ -175,4 +188,4 @@ def _hermite_table(shape: tuple[int, int, int], count: int) -> FloatArray:
     return np.ascontiguousarray((table * root).T)
 
 
-__all__ = ["COARSE", "FINE", "Resolution", "gumbel_derivatives", "gumbel_modes"]
+__all__ = ["COARSE", "FINE", "Resolution", "gumbel_derivatives", "gumbel_modes", "normal_density"]

@@ -65,8 +65,7 @@ class RowLengths:
             first = self.tokens * n * powers[1]
             second = self.tokens * n * (n - 1) * powers[2] if n > 1 else zero
             return self.tokens * powers[0], first, second
-        with np.errstate(divide="ignore"):
-            lowest = np.exp((n - 2) * np.log1p(-np.minimum(missing, 1.0)))
+        lowest = _power(missing, n - 2)
         middle = lowest * x
         return self.tokens * middle * x, self.tokens * n * middle, self.tokens * n * (n - 1) * lowest
 
@@ -85,8 +84,7 @@ class RowLengths:
                 total += math.comb(n + 1, j + 1) * math.perm(j, order) * term
                 term = term * -small
             series.append(total)
-        with np.errstate(divide="ignore"):
-            power = np.exp((n - 1) * np.log1p(-np.minimum(large, 1.0))) if n > 1 else np.ones_like(x)
+        power = _power(large, n - 1)
         y = 1.0 - large
         closed = [
             (y - power * y * y) / large,
@@ -96,6 +94,15 @@ class RowLengths:
         # S leaves out the row of one token, the term k = 0 of the series.
         series[0] = series[0] - 1.0
         return tuple(np.where(near, s, c) for s, c in zip(series, closed, strict=True))  # type: ignore[return-value]
+
+
+def _power(missing: FloatArray, exponent: int) -> FloatArray:
+    """(1 − missing)^exponent, zero where negligible: subnormal numbers would be slow, and count for nothing."""
+    with np.errstate(divide="ignore"):
+        logarithm = exponent * np.log1p(-np.minimum(missing, 1.0)) if exponent else np.zeros_like(missing)
+    result = np.exp(np.maximum(logarithm, -100.0))
+    result[logarithm <= -100.0] = 0.0
+    return np.asarray(result)
 
 
 __all__ = ["RowLengths"]

@@ -26,16 +26,10 @@ from numpy.typing import NDArray
 from aimtheory.errors import NumericsError
 from aimtheory.population.gumbel_smoothing import Resolution, gumbel_modes
 from aimtheory.population.row_lengths import RowLengths
-from aimtheory.population.softmax_ridge import ridge_direction, ridge_nodes
+from aimtheory.population.softmax_ridge import RidgeFields, ridge_direction, ridge_nodes
 from aimtheory.population.softmax_row import graded_nodes
 
 FloatArray = NDArray[np.float64]
-
-Fields = dict[str, FloatArray]
-"""``missing`` = 1 − Λ, and derivatives of Λ named by their variables (``uv``, ``uuv``, …) at the nodes."""
-
-GRADIENT_FIELDS = ("uv", "uu", "vv", "uuuv", "uvvv", "uuvv")
-MEAN_FIELDS = ("u", "v", "uuv", "uvv")
 
 _FEW_MODES = 48
 _MOST_MODES = 1500
@@ -74,10 +68,8 @@ def row_overlap(
     direction = None if max(needed) <= _FEW_MODES else ridge_direction(off, own, resolution)
     if direction is not None:
         nodes = ridge_nodes(lengths, off, own, mean, direction, resolution)
-        names = ("uv",) if order == 0 else GRADIENT_FIELDS
-        at_q = nodes.fields(off, np.zeros(2), names, resolution)
-        at_d = nodes.fields(own, mean, (*names, *MEAN_FIELDS) if order > 1 else names, resolution)
-        return _integrate(lengths, at_q, at_d, nodes.along, nodes.across, order)
+        ridge = [nodes.fields(c, m, order, resolution) for c, m in ((off, np.zeros(2)), (own, mean))]
+        return _integrate(lengths, ridge[0], ridge[1], nodes.along, nodes.across, order)
     if max(needed) > _MOST_MODES:
         raise NumericsError(
             f"two softmax rows with the covariances {off.tolist()} and {own.tolist()} need {max(needed)} modes, more "
@@ -90,8 +82,8 @@ def row_overlap(
             f"two softmax rows with the covariances {off.tolist()} and {own.tolist()} need {len(u)} x {len(v)} nodes; "
             "the inverse temperature is too large for one of the order parameters"
         )
-    at_q = _mode_fields(u, v, off, needed[0], min(order, 1), resolution)
-    at_d = _mode_fields(u + mean.item(0), v + mean.item(1), own, needed[1], order, resolution)
+    at_q = ModeFields.of(u, v, off, needed[0], order, resolution)
+    at_d = ModeFields.of(u + mean.item(0), v + mean.item(1), own, needed[1], order, resolution)
     return _integrate(lengths, at_q, at_d, wu, wv, order)
 
 
@@ -113,32 +105,58 @@ def modes_needed(covariance: FloatArray, tail: float) -> int:
     return 3 + math.ceil(root * root)
 
 
-def _mode_fields(
-    u: FloatArray, v: FloatArray, covariance: FloatArray, count: int, order: int, resolution: Resolution
-) -> Fields:
-    """Λ_C and its derivatives on the grid u × v: products of modes, grouped by their left factor."""
-    a, b, c = covariance.item(0), covariance.item(3), covariance.item(1)
-    correlation = 0.0 if a <= 0 or b <= 0 else max(-1.0, min(1.0, c / math.sqrt(a * b)))
-    orders = 3 if order else 1
-    gone_u, left = gumbel_modes(u, max(a, 0.0), count, orders, resolution)
-    gone_v, right = gumbel_modes(v, max(b, 0.0), count, orders, resolution)
-    left = [_zeroth(gone_u, left[0], a), *left]
-    right = [_zeroth(gone_v, right[0], b), *right]
-    powers = correlation ** np.arange(count)
-    wanted: tuple[tuple[int, tuple[int, ...]], ...] = ((1, (1,)),)
-    if order:
-        wanted = ((0, (2,)), (1, (1, 3)), (2, (0, 2)), (3, (1,)))
-        if order > 1:
-            wanted = ((0, (1, 2)), (1, (0, 1, 2, 3)), (2, (0, 1, 2)), (3, (1,)))
-    fields: Fields = {}
-    for i, partners in wanted:
-        product = (left[i] * powers) @ np.concatenate([right[j] for j in partners]).T
-        for n, j in enumerate(partners):
-            fields["u" * i + "v" * j] = product[:, n * len(v) : (n + 1) * len(v)]
-    # 1 − λ_a λ_b − Σ_{n≥1}, without the cancellation of 1 − Λ.
-    series = (left[0][:, 1:] * powers[1:]) @ right[0][:, 1:].T
-    fields["missing"] = gone_u[:, None] + (1.0 - gone_u)[:, None] * gone_v - series
-    return fields
+@dataclass(frozen=True)
+class ModeFields:
+    """``missing`` = 1 − Λ and ``uv`` = ∂_u∂_vΛ on the grid u × v, and the modes of Λ and its derivatives by u and v."""
+
+    missing: FloatArray
+    uv: FloatArray
+    powers: FloatArray
+    left: list[FloatArray]
+    right: list[FloatArray]
+
+    @classmethod
+    def of(
+        cls, u: FloatArray, v: FloatArray, covariance: FloatArray, count: int, order: int, resolution: Resolution
+    ) -> ModeFields:
+        """Λ_C = Σ_n ρⁿ φ_n(u) ψ_n(v) with ``count`` modes; ``order`` 0 makes no derivatives."""
+        a, b, c = max(covariance.item(0), 0.0), max(covariance.item(3), 0.0), covariance.item(1)
+        correlation = max(-1.0, min(1.0, c / math.sqrt(a * b))) if a * b > 0 else 0.0
+        orders = 3 if order else 1
+        gone_u, left = gumbel_modes(u, a, count, orders, resolution)
+        gone_v, right = gumbel_modes(v, b, count, orders, resolution)
+        left, right = [_zeroth(gone_u, left[0], a), *left], [_zeroth(gone_v, right[0], b), *right]
+        powers: FloatArray = np.asarray(correlation ** np.arange(count), dtype=np.float64)
+        powers[np.abs(powers) < 1e-40] = 0.0
+        # 1 − λ_a λ_b − Σ_{n≥1}, without the cancellation of 1 − Λ.
+        series = (left[0][:, 1:] * powers[1:]) @ right[0][:, 1:].T
+        missing = gone_u[:, None] + (1.0 - gone_u)[:, None] * gone_v - series
+        return cls(missing, (left[1] * powers) @ right[1].T, powers, left, right)
+
+    def pull(self, by_field: FloatArray, by_mixed: FloatArray, means: bool) -> tuple[FloatArray, FloatArray]:
+        """Derivatives by (C_11, C_12, C_22) and by the mean of Σ by_field Λ + Σ by_mixed ∂_u∂_vΛ."""
+        left, right = self.left, self.right
+        # c ψ and φᵀ c, each against the modes of the other side.
+        field = by_field @ np.concatenate(right[:2], axis=1), left[0].T @ by_field
+        mixed = by_mixed @ np.concatenate(right[1:3], axis=1), left[1].T @ by_mixed
+        count = len(self.powers)
+
+        def at(product: FloatArray, modes: FloatArray) -> float:
+            return float(np.einsum("un,un,n->", product, modes, self.powers))
+
+        def across(product: FloatArray, modes: FloatArray) -> float:
+            return float(np.einsum("nv,vn,n->", product, modes, self.powers))
+
+        by_covariance = np.array([
+            0.5 * (at(field[0][:, :count], left[2]) + at(mixed[0][:, :count], left[3])),
+            at(field[0][:, count:], left[1]) + at(mixed[0][:, count:], left[2]),
+            0.5 * (across(field[1], right[2]) + across(mixed[1], right[3])),
+        ])  # fmt: skip
+        by_mean = np.zeros(2)
+        if means:
+            by_mean[0] = at(field[0][:, :count], left[1]) + at(mixed[0][:, :count], left[2])
+            by_mean[1] = across(field[1], right[1]) + across(mixed[1], right[2])
+        return by_covariance, by_mean
 
 
 def _zeroth(gone: FloatArray, first: FloatArray, variance: float) -> FloatArray:
@@ -151,29 +169,23 @@ def _zeroth(gone: FloatArray, first: FloatArray, variance: float) -> FloatArray:
 
 
 def _integrate(
-    lengths: RowLengths, q: Fields, d: Fields, first: FloatArray, second: FloatArray, order: int
+    lengths: RowLengths,
+    q: ModeFields | RidgeFields,
+    d: ModeFields | RidgeFields,
+    first: FloatArray,
+    second: FloatArray,
+    order: int,
 ) -> RowOverlap:
-    s0, s1, s2 = lengths.generating(np.clip(q["missing"], 0.0, 1.0))
-    kept = 1.0 - d["missing"]
+    s0, s1, s2 = lengths.generating(np.clip(q.missing, 0.0, 1.0))
+    kept = 1.0 - d.missing
     weights = np.multiply.outer(first, second)
-    by_mixed = s1 * kept * weights
-    by_own_mixed = s0 * weights
-    value = float(np.vdot(by_mixed, q["uv"]) + np.vdot(by_own_mixed, d["uv"]))
+    by_mixed, by_own_mixed = s1 * kept * weights, s0 * weights
+    value = float(np.vdot(by_mixed, q.uv) + np.vdot(by_own_mixed, d.uv))
     if order == 0:
         return RowOverlap(value, np.zeros(3), np.zeros(3), np.zeros(2))
-    by_field = (s2 * q["uv"] * kept + s1 * d["uv"]) * weights
-    by_own = s1 * q["uv"] * weights
-
-    def pull(at: FloatArray, mixed: FloatArray, fields: Fields, names: tuple[str, str], factor: float) -> float:
-        return factor * float(np.vdot(at, fields[names[0]]) + np.vdot(mixed, fields[names[1]]))
-
-    pairs = ((("uu", "uuuv"), 0.5), (("uv", "uuvv"), 1.0), (("vv", "uvvv"), 0.5))
-    off = np.array([pull(by_field, by_mixed, q, names, factor) for names, factor in pairs])
-    own = np.array([pull(by_own, by_own_mixed, d, names, factor) for names, factor in pairs])
-    mean = np.zeros(2)
-    if order > 1:
-        mean[:] = [pull(by_own, by_own_mixed, d, names, 1.0) for names in (("u", "uuv"), ("v", "uvv"))]
+    off, _ = q.pull((s2 * q.uv * kept + s1 * d.uv) * weights, by_mixed, False)
+    own, mean = d.pull(s1 * q.uv * weights, by_own_mixed, order > 1)
     return RowOverlap(value, off, own, mean)
 
 
-__all__ = ["Fields", "RowOverlap", "modes_needed", "row_overlap"]
+__all__ = ["ModeFields", "RowOverlap", "modes_needed", "row_overlap"]

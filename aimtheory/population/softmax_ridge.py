@@ -12,14 +12,13 @@ a matrix product over t for each y on the same lattice as t. The integrands live
 from __future__ import annotations
 
 import math
-from collections.abc import Sequence
 from dataclasses import dataclass
 
 import numpy as np
 from numpy.typing import NDArray
 from scipy import special
 
-from aimtheory.population.gumbel_smoothing import Resolution, gumbel_derivatives
+from aimtheory.population.gumbel_smoothing import Resolution, gumbel_derivatives, normal_density
 from aimtheory.population.row_lengths import RowLengths
 from aimtheory.population.softmax_row import graded_trapezoid, logit_range
 
@@ -27,6 +26,40 @@ FloatArray = NDArray[np.float64]
 
 _NARROWEST = 1.15
 """Least r in units of the lattice spacing: the Gaussian is then summed to exp(−2π² 1.15²) = 5e-12."""
+
+
+@dataclass(frozen=True)
+class RidgeFields:
+    """``missing`` = 1 − Λ and ``uv`` = ∂_u∂_vΛ at the nodes (s, y), and what their derivatives are made of."""
+
+    missing: FloatArray
+    uv: FloatArray
+    kernel: FloatArray
+    left: list[FloatArray]
+    right: list[FloatArray]
+
+    def pull(self, by_field: FloatArray, by_mixed: FloatArray, means: bool) -> tuple[FloatArray, FloatArray]:
+        """Derivatives by (C_11, C_12, C_22) and by the mean of Σ by_field Λ + Σ by_mixed ∂_u∂_vΛ."""
+        back = self.kernel.T @ by_field, self.kernel.T @ by_mixed
+
+        def along(i: int, j: int) -> float:
+            """Of Σ by_field ∂_u^i∂_v^jΛ + Σ by_mixed ∂_u^{i+1}∂_v^{j+1}Λ."""
+            pairs = zip(back, (i, i + 1), (j, j + 1), strict=True)
+            return sum(float(np.einsum("ty,ty,ty->", b, self.left[n], self.right[m])) for b, n, m in pairs)
+
+        by_covariance = np.array([0.5 * along(2, 0), along(1, 1), 0.5 * along(0, 2)])
+        return by_covariance, np.array([along(1, 0), along(0, 1)]) if means else np.zeros(2)
+
+
+def _views(table: FloatArray, rows: int, columns: int, reverse: bool) -> tuple[list[FloatArray], FloatArray]:
+    """λ and its derivatives, and 1 − λ, at t + y or, ``reverse``, at t − y: (rows, columns) views of each line."""
+
+    def view(line: FloatArray) -> FloatArray:
+        windows = np.lib.stride_tricks.sliding_window_view(line, columns)
+        return windows[:, ::-1] if reverse else windows
+
+    assert table.shape[1] == rows + columns - 1
+    return [view(1.0 - table[0]), *[view(line) for line in table[1:]]], view(table[0])
 
 
 @dataclass(frozen=True)
@@ -44,46 +77,30 @@ class RidgeNodes:
     first: int
     top: float
 
-    def fields(
-        self, covariance: FloatArray, mean: FloatArray, names: Sequence[str], resolution: Resolution
-    ) -> dict[str, FloatArray]:
-        """``missing`` = 1 − Λ_C and the named derivatives at (u + m_1, v + m_2), arrays (s, y)."""
+    def fields(self, covariance: FloatArray, mean: FloatArray, order: int, resolution: Resolution) -> RidgeFields:
+        """1 − Λ_C and ∂_u∂_vΛ_C at (u + m_1, v + m_2), arrays (s, y); ``order`` 0 makes no derivatives of them."""
         kappa, h = self.direction, self.lattice
         common = covariance.item(1) / kappa
         r = math.sqrt(common)
         rest = max(covariance.item(0) - kappa**2 * common, 0.0), max(covariance.item(3) - common, 0.0)
         low, high = self._window(r, max(rest[0] / kappa**2, rest[1]), mean, resolution)
-        t_index = np.arange(math.floor(low / h), math.ceil(high / h) + 1)
-        y_index = self.first + np.arange(len(self.across))
-        plus, minus = t_index[:, None] + y_index, t_index[:, None] - y_index
-        top = max((name.count("u") for name in names), default=1), max((name.count("v") for name in names), default=1)
-        tables: list[FloatArray] = []
-        gone: list[FloatArray] = []
-        for index, scale, variance, shift, order in (
-            (plus, kappa, rest[0], mean.item(0), max(top[0], 1)),
-            (minus, 1.0, rest[1], mean.item(1), max(top[1], 1)),
-        ):
-            start = int(index.min())
-            points = np.asarray(scale * h * np.arange(start, int(index.max()) + 1) + shift, dtype=np.float64)
-            table = gumbel_derivatives(points, variance, order, resolution)
-            gone.append(table[0, index[0] - start].copy())
-            table[0] = 1.0 - table[0]
-            tables.append(table[:, index - start])
-        left, right = tables
-        scaled = (h * t_index - self.s[:, None]) / r
-        kernel = np.exp(-(scaled**2) / 2) * (h / (r * math.sqrt(2 * math.pi)))
-        # 1 − Λ = ∫ Φ((s − t)/r) (−∂_t)[λλ], a sum of positive terms.
+        t = np.arange(math.floor(low / h), math.ceil(high / h) + 1)
+        across = len(self.across)
+        derivatives = 3 if order else 1
+        # λ depends on t + y or t − y alone: its values at all pairs are views of one table.
+        first, last = self.first, self.first + across - 1
+        plus = kappa * h * np.arange(t[0] + first, t[-1] + last + 1, dtype=np.float64) + mean.item(0)
+        minus = h * np.arange(t[0] - last, t[-1] - first + 1, dtype=np.float64) + mean.item(1)
+        left, gone_left = _views(gumbel_derivatives(plus, rest[0], derivatives, resolution), len(t), across, False)
+        right, gone_right = _views(gumbel_derivatives(minus, rest[1], derivatives, resolution), len(t), across, True)
+        scaled = (h * t - self.s[:, None]) / r
+        kernel = normal_density(scaled) * (h / r)
+        # 1 − Λ = ∫ Φ((s − t)/r) (−∂_t)[λλ], a sum of positive terms, and what λλ lost below the lattice.
         falling = -(kappa * left[1] * right[0] + left[0] * right[1])
-        passed = special.ndtr(-scaled)
-        # What λλ lost below the lattice, to first order of its end.
-        lost = gone[0] + (1.0 - gone[0]) * gone[1] - 0.5 * h * falling[0]
-        result = {"missing": passed @ (falling * h) + passed[:, :1] * lost}
-        stacked = np.concatenate([left[name.count("u")] * right[name.count("v")] for name in names], axis=1)
-        product = kernel @ stacked
-        width = len(y_index)
-        for n, name in enumerate(names):
-            result[name] = product[:, n * width : (n + 1) * width]
-        return result
+        passed = special.ndtr(-np.minimum(scaled, 14.0))
+        lost = gone_left[0] + left[0][0] * gone_right[0] - 0.5 * h * falling[0]
+        missing = passed @ (falling * h) + passed[:, :1] * lost
+        return RidgeFields(missing, kernel @ (left[1] * right[1]), kernel, left, right)
 
     def _window(self, r: float, rest: float, mean: FloatArray, resolution: Resolution) -> tuple[float, float]:
         """Where the integrand over t lives: left, the exponential tail of λ' or the Gaussian, whichever ends first."""
@@ -166,4 +183,4 @@ def ridge_nodes(
     return RidgeNodes(kappa, s, 2 * kappa * along, np.full(len(y), h), h, int(y[0]), 3.8 * max(1.0, 1 / kappa))
 
 
-__all__ = ["RidgeNodes", "ridge_direction", "ridge_nodes"]
+__all__ = ["RidgeFields", "RidgeNodes", "ridge_direction", "ridge_nodes"]
