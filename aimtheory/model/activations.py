@@ -392,6 +392,10 @@ class Softmax(ByValue, Activation):
             raise InputError(f"mask = {mask!r} must be None or 'causal'")
         object.__setattr__(self, "mask", mask)
 
+    def __repr__(self) -> str:
+        mask = "" if self.mask is None else f", mask={self.mask!r}"
+        return f"Softmax(inverse_temperature={self.inverse_temperature!r}{mask})"
+
     @property
     def name(self) -> str:
         """``softmax``, or ``causal_softmax``."""

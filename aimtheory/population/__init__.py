@@ -18,6 +18,10 @@ from aimtheory.population.population_loss import PopulationLoss as PopulationLos
 from aimtheory.population.population_loss import population_loss as population_loss
 from aimtheory.population.potential import Potential as Potential
 from aimtheory.population.potential import potential as potential
+from aimtheory.population.softmax_long_context import LongContext as LongContext
+from aimtheory.population.softmax_long_context import long_context_cross_entropy as long_context_cross_entropy
+from aimtheory.population.softmax_long_context import long_context_overlap as long_context_overlap
+from aimtheory.population.softmax_long_context import long_context_squared_error as long_context_squared_error
 from aimtheory.population.wick import QuadraticForm as QuadraticForm
 from aimtheory.population.wick import TraceExpansion as TraceExpansion
 from aimtheory.population.wick import gaussian_limit as gaussian_limit
@@ -29,6 +33,7 @@ __all__ = [
     "Estimate",
     "ExtensiveRank",
     "GaussianLaw",
+    "LongContext",
     "OrderParameters",
     "PopulationLoss",
     "Potential",
@@ -41,6 +46,9 @@ __all__ = [
     "extensive_rank",
     "gaussian_limit",
     "joint_cumulant",
+    "long_context_cross_entropy",
+    "long_context_overlap",
+    "long_context_squared_error",
     "moment",
     "nearest_covariance",
     "nearest_order_parameters",
