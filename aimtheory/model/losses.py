@@ -357,8 +357,8 @@ class CrossEntropy(TeacherStudentLoss):
                 raise InputError(f"cross entropy takes softmax activations, got {function!r}")
         if self.student.mask != self.teacher.mask:
             raise InputError(
-                f"cross entropy between the masks {self.student.mask!r} and {self.teacher.mask!r} is infinite or leaves "
-                "entries out; give student and teacher the same mask"
+                f"cross entropy between the masks {self.student.mask!r} and {self.teacher.mask!r} is infinite or "
+                "leaves entries out; give student and teacher the same mask"
             )
         mixture = self.teacher_weights
         if any(not float(v) >= 0 for v in mixture) or abs(sum(float(v) for v in mixture) - 1) > 1e-12:
