@@ -15,6 +15,7 @@ from aimtheory.checks import check_integer
 from aimtheory.dynamics.taylor_integration import taylor_solution
 from aimtheory.errors import InputError, NumericsError
 from aimtheory.hierarchy import derive
+from aimtheory.hierarchy.closure_map import ClosureMap, check_closure_map
 from aimtheory.hierarchy.initial_moments import initial_law
 from aimtheory.hierarchy.lambdified import lambdified_drift
 from aimtheory.hierarchy.moments import MomentHierarchy, check_degree, moment_symbol
@@ -78,8 +79,9 @@ def solve_to_digits(
     digits: int = 30,
     observables: Iterable[str | Word | Observable] | None = None,
     integrator: str = "extrapolation",
+    closure: ClosureMap | None = None,
 ) -> PreciseTrajectory:
-    """The zero-closed hierarchy of degree M solved to ``digits`` decimal digits ([D] (13)).
+    """The hierarchy of degree M, closed by zero ([D] (13)) or by a closure map, solved to ``digits`` decimal digits.
 
     Initial moments are exact rationals from the laws and the gradients of the potential its symbolic closed form.
     ``integrator`` is ``"extrapolation"`` (Gragg-Bulirsch-Stoer in mpmath) or ``"taylor"`` (the optional library
@@ -108,9 +110,9 @@ def solve_to_digits(
         start = np.array(moments, dtype=object)
         tolerance = mpmath.mpf(10) ** -(digits + 3)
         if integrator == "taylor":
-            states, error = taylor_solution(_closed_equations(hierarchy), moments, grid), mpmath.eps
+            states, error = taylor_solution(_closed_equations(hierarchy, closure), moments, grid), mpmath.eps
         else:
-            states, error = _extrapolate(_right_hand_side(hierarchy), start, grid, tolerance)
+            states, error = _extrapolate(_right_hand_side(hierarchy, closure), start, grid, tolerance)
         values = {
             one.name: tuple(one.evaluate(_PreciseReading(hierarchy, state)) for state in states) for one in chosen
         }
@@ -154,8 +156,8 @@ def _gradients(hierarchy: MomentHierarchy) -> tuple[list[sp.Expr], list[sp.Symbo
     return gradients, [q[k, l] for k, l in pairs], [reader.plain[k][l] for k, l in pairs]
 
 
-def _closed_equations(hierarchy: MomentHierarchy) -> dict[sp.Symbol, sp.Expr]:
-    """d moment/dt of every word as an expression of the moments alone, words above the degree set to zero."""
+def _closed_equations(hierarchy: MomentHierarchy, closure: ClosureMap | None) -> dict[sp.Symbol, sp.Expr]:
+    """d moment/dt of every word as an expression of the moments alone, words above the degree closed."""
     gradients, symbols, overlaps = _gradients(hierarchy)
     moments = {word: moment_symbol(word) for word in hierarchy.words}
     values = {
@@ -167,16 +169,16 @@ def _closed_equations(hierarchy: MomentHierarchy) -> dict[sp.Symbol, sp.Expr]:
         c.symbol: gradient.subs(values, simultaneous=True)
         for c, gradient in zip(hierarchy.views.couplings, gradients, strict=True)
     }
-    missing = {moment_symbol(word): sp.S.Zero for word in hierarchy.missing}
+    missing = {moment_symbol(word): value for word, value in check_closure_map(hierarchy, closure).items()}
     return {moments[word]: rhs.xreplace(missing).xreplace(known) for word, rhs in hierarchy.equations.items()}
 
 
-def _right_hand_side(hierarchy: MomentHierarchy) -> Callable[[np.ndarray], np.ndarray]:
+def _right_hand_side(hierarchy: MomentHierarchy, closure: ClosureMap | None) -> Callable[[np.ndarray], np.ndarray]:
     gradients, symbols, overlaps = _gradients(hierarchy)
     couplings = sp.lambdify(symbols, gradients, modules="mpmath")
     rows = [[(hierarchy.index(w), c) for w, c in zip(p.words, p.coefficients, strict=True)] for p in overlaps]
     constants = [p.constant for p in overlaps]
-    moments = lambdified_drift(hierarchy, "mpmath")
+    moments = lambdified_drift(hierarchy, "mpmath", closure)
 
     def right_hand_side(state: np.ndarray) -> np.ndarray:
         values = [sum((c * state[n] for n, c in row), mpmath.mpf(c0)) for row, c0 in zip(rows, constants, strict=True)]

@@ -1,6 +1,7 @@
 """From a model to its moment hierarchy, its dependency graph, its closures and its compiled right-hand side."""
 
 from aimtheory.hierarchy import closure_record as closure_record
+from aimtheory.hierarchy.closure_map import ClosureMap as ClosureMap
 from aimtheory.hierarchy.closures import Closure as Closure
 from aimtheory.hierarchy.closures import closure as closure
 from aimtheory.hierarchy.closures import closure_names as closure_names
@@ -14,6 +15,7 @@ from aimtheory.hierarchy.views import views as views
 
 __all__ = [
     "Closure",
+    "ClosureMap",
     "Coupling",
     "MomentHierarchy",
     "Views",

@@ -233,6 +233,29 @@ class MomentHierarchy(Result):
             result.append(CouplingOperator(name, scale, matrix, sources[number]))
         return tuple(result)
 
+    @cached_property
+    def missing_operators(self) -> tuple[sps.csr_array, ...]:
+        """Calls on missing words, one sparse integer matrix a coupling from ``missing`` to the words kept.
+
+        With ``operators`` (words kept, and tr 1 = 1 as source) these are all drift terms: d mu = sum_c c scale_c
+        (matrix mu + missing mu_missing + source).
+        """
+        place = {word: n for n, word in enumerate(self.missing)}
+        pieces: list[list[tuple[int, int, int]]] = [[] for _ in self.views.couplings]
+        alphabet = self.views.alphabet
+        for length in range(1, len(self.codes) + 1):
+            entries = self._entries(length)
+            absent = np.flatnonzero((self._positions(entries) < 0) & (entries.lengths > 0))
+            for n in absent:
+                word = alphabet.unpack(int(entries.targets[n]), int(entries.lengths[n]))
+                row = int(entries.rows[n]) + int(self.offsets[length - 1])
+                pieces[entries.coupling[n]].append((row, place[word], int(entries.weights[n])))
+        result = []
+        for piece in pieces:
+            rows, columns, weights = np.array(piece, dtype=np.int64).reshape(-1, 3).T
+            result.append(sps.csr_array((weights, (rows, columns)), shape=(len(self), len(place)), dtype=np.int64))
+        return tuple(result)
+
     def _positions(self, entries: DriftEntries) -> np.ndarray:
         """Places of the targets in the state, -1 for those that are not there."""
         result = np.full(len(entries.targets), -1, dtype=np.int64)

@@ -2,14 +2,18 @@
 
 from __future__ import annotations
 
-from collections.abc import Sequence
+from collections.abc import Mapping, Sequence
 from fractions import Fraction
 
 import sympy as sp
+from sympy.printing.numpy import NumPyPrinter
 
 from aimtheory.hierarchy import MomentHierarchy
+from aimtheory.hierarchy.closure_map import ClosureMap, check_closure_map
+from aimtheory.hierarchy.moments import moment_symbol
 from aimtheory.hierarchy.symbolic_couplings import symbolic_couplings
 from aimtheory.report.coupling_source import coupling_source
+from aimtheory.words import Word
 
 
 def python_source(
@@ -17,11 +21,12 @@ def python_source(
     initial: Sequence[float] | None = None,
     potential: sp.Expr | None = None,
     mean: Sequence[float] | None = None,
+    closure: ClosureMap | None = None,
 ) -> str:
     """A module that needs numpy alone: ``WORDS``, ``COUPLINGS``, ``drift(couplings, moments)``, and more where it can.
 
-    The equations of the hierarchy under the zero closure: words above the truncation degree are zero ([D] (13)), and tr
-    1 is one. ``moments`` has shape (number of words, ...). Exact rational coefficients, evaluated in floats.
+    The equations of the hierarchy under a closure map; without one, words above the truncation degree are zero ([D]
+    (13)). tr 1 is one. ``moments`` has shape (number of words, ...). Exact rational coefficients, evaluated in floats.
 
     Where the potential has a closed form, ``couplings(moments)`` and ``rhs(t, moments)`` close the system: the same
     right-hand side as that of ``solve(closure="zero")``. Forms with a mean take it as a further argument, a value on
@@ -38,11 +43,14 @@ def python_source(
     couplings = list(names.values())
     parts = symbolic_couplings(hierarchy)
     position = {word: n for n, word in enumerate(hierarchy.words)}
+    supplied = {word: value for word, value in check_closure_map(hierarchy, closure).items() if value != 0}
+    place = {word: n for n, word in enumerate(supplied)}
     lines = [
         f'"""Closed moment equations of the model {_text(hierarchy.model.name)} at degree {hierarchy.degree}.',
         "",
-        "d moments / dt = drift(couplings, moments), the moments in the order of WORDS. Zero closure: words above the",
-        f"truncation degree are zero. Left out: {len(hierarchy.missing)} words.",
+        "d moments / dt = drift(couplings, moments), the moments in the order of WORDS. Of the words above the",
+        f"truncation degree {len(supplied)} are given by a closure map, the other "
+        f"{len(hierarchy.missing) - len(supplied)} are zero.",
         "Couplings: g_kl = [grad Phi]_kl with dPhi = sum over all ordered pairs of g_kl dq_kl, q_kl = tr(S_k S_l), so",
         "that g_12 is half the derivative by the shared variable q_12; g1, g2 likewise by tr(S_k S_l^T) and",
         "tr(S_k S_l); beta_k the bias of the mean; gamma the weight decay.",
@@ -75,12 +83,14 @@ def python_source(
         f'        raise ValueError(f"{len(hierarchy)} moments are needed, in the order of WORDS; got {{len(m)}}")',
         "    result = np.zeros(m.shape)",
     ]
+    if supplied:
+        lines += ["    c = (", *(f"        {_numpy(value, hierarchy)}," for value in supplied.values()), "    )"]
     for n, word in enumerate(hierarchy.words):
         # A word without letters is tr 1 = 1: the term is the coupling itself.
         kept = [
-            _term(c, names[coupling], position.get(v))
+            _term(c, names[coupling], _place(v, position, place))
             for (coupling, v), c in hierarchy.drift(word).items()
-            if v in position or not len(v)
+            if v in position or v in place or not len(v)
         ]
         if kept:
             lines.append(f"    # {hierarchy.names[n]}")
@@ -91,7 +101,20 @@ def python_source(
     return "\n".join(lines)
 
 
-def _term(coefficient: Fraction, coupling: str, target: int | None) -> str:
+def _place(word: Word, position: Mapping[Word, int], supplied: Mapping[Word, int]) -> str | None:
+    """Where a moment stands in the module; None for tr 1."""
+    if not len(word):
+        return None
+    return f"m[{position[word]}]" if word in position else f"c[{supplied[word]}]"
+
+
+def _numpy(value: sp.Expr, hierarchy: MomentHierarchy) -> str:
+    """An expression of the moments as numpy code."""
+    names = {moment_symbol(word): sp.Symbol(f"m[{n}]", real=True) for n, word in enumerate(hierarchy.words)}
+    return str(NumPyPrinter().doprint(value.xreplace(names))).replace("numpy.", "np.")
+
+
+def _term(coefficient: Fraction, coupling: str, target: str | None) -> str:
     """One term; without a target it has no moment."""
     sign = "-" if coefficient < 0 else "+"
     size = abs(coefficient)
@@ -102,7 +125,7 @@ def _term(coefficient: Fraction, coupling: str, target: int | None) -> str:
         if size.denominator == 1
         else f"{size.numerator} / {size.denominator} * "
     )
-    return f"{sign} {front}{coupling}" + ("" if target is None else f" * m[{target}]")
+    return f"{sign} {front}{coupling}" + ("" if target is None else f" * {target}")
 
 
 def _join(terms: Sequence[str]) -> str:
