@@ -45,6 +45,11 @@ class Channel(Uncached, ABC):
         return 1
 
     @property
+    def is_rectangular(self) -> bool:
+        """True for cross-attention, whose matrix has no symmetry."""
+        return False
+
+    @property
     def pairs(self) -> int:
         """``P = T(T+1)/2``, the number of independent forms."""
         return self.tokens * (self.tokens + 1) // 2

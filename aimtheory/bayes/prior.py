@@ -15,7 +15,17 @@ from aimtheory.errors import AssumptionError, InputError
 from aimtheory.frozen import Uncached
 from aimtheory.records import record
 from aimtheory.scalars import Scalar, is_exact, to_scalar, to_sympy
-from aimtheory.spectra import GOE, SpectralLaw, Wishart, bayes_wishart, mmse, mutual_information
+from aimtheory.spectra import (
+    GOE,
+    GaussianFactors,
+    Ginibre,
+    RectangularLaw,
+    SpectralLaw,
+    Wishart,
+    bayes_wishart,
+    mmse,
+    mutual_information,
+)
 from aimtheory.spectra.law import FloatArray, to_float
 
 
@@ -71,6 +81,11 @@ class Prior(Uncached, ABC):
         return True
 
     @property
+    def is_rectangular(self) -> bool:
+        """True for a matrix without symmetry, which belongs to cross-attention."""
+        return False
+
+    @property
     def alpha_unit(self) -> str:
         """The unit of alpha: ``alpha`` or ``alpha/width``."""
         return "alpha"
@@ -98,6 +113,12 @@ class LawPrior(Prior):
     law: SpectralLaw
 
     def __post_init__(self) -> None:
+        if isinstance(self.law, GaussianFactors | Ginibre | RectangularLaw):
+            raise AssumptionError(
+                f"prior = {self.law!r} is not symmetric: self-attention sees its symmetric and its "
+                "antisymmetric part with different noise, which is not solved; for cross-attention, or self-attention "
+                "with masked diagonal forms, use RectangularPrior(RectangularFactors(...))"
+            )
         if not isinstance(self.law, SpectralLaw):
             raise InputError(f"prior = {self.law!r} must be a SpectralLaw, e.g. bayes_wishart('1/2') or GOE(1)")
         moments = self.law.moments(2)

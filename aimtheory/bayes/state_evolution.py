@@ -13,6 +13,7 @@ from numpy.typing import ArrayLike
 from scipy.optimize import brentq
 
 from aimtheory.bayes.channel import Channel, check_alpha
+from aimtheory.bayes.cross_attention import check_side
 from aimtheory.bayes.fixed_point import CONVERGED, EXACT, UNCONVERGED, FixedPoint
 from aimtheory.bayes.fixed_point_curve import FixedPointCurve, Roots, Segment
 from aimtheory.bayes.free_entropy import check_prior_overlap, free_entropy, stationary_free_entropy
@@ -137,7 +138,9 @@ class StateEvolution:
             raise InputError(f"channel = {channel!r} must be a Channel, e.g. SoftmaxChannel(tokens=2)")
         if channel.indices != 1:
             raise InputError(f"this channel sees {channel.indices} matrices; use MultiIndexStateEvolution")
-        object.__setattr__(self, "prior", prior if isinstance(prior, Prior) else LawPrior(prior))
+        given = prior if isinstance(prior, Prior) else LawPrior(prior)
+        check_side(given.is_rectangular, channel.is_rectangular)
+        object.__setattr__(self, "prior", given)
         object.__setattr__(self, "channel", channel)
 
     @cached_property

@@ -12,6 +12,7 @@ import sympy as sp
 
 from aimtheory.bayes.channel import Channel
 from aimtheory.bayes.channel_library import make_channel
+from aimtheory.bayes.cross_attention import check_side
 from aimtheory.bayes.enclosure import enclosure, rational_bounds
 from aimtheory.bayes.measured import Measured
 from aimtheory.bayes.prior import Prior, SmallWidthPrior, make_prior
@@ -137,6 +138,7 @@ def threshold(
     seen = make_channel(channel, tokens, **options)
     if seen.indices != 1:
         raise InputError(f"thresholds are offered for one matrix; the channel sees {seen.indices}")
+    check_side(law.is_rectangular, seen.is_rectangular)
     request = _Request(kind, seen, law, digits)
     if kind == "perfect":
         expression, method = perfect_recovery_by_counting(law, seen), "counting degrees of freedom"

@@ -24,34 +24,31 @@ from numpy.typing import NDArray
 
 from aimtheory.bayes import (
     Channel,
-    GeneralChannel,
+    CrossAttentionChannel,
+    JointChannel,
     LawPrior,
-    MultiIndexStateEvolution,
+    RectangularPrior,
     StateEvolution,
     make_channel,
 )
+from aimtheory.bayes.cross_attention import check_side
 from aimtheory.checks import check_integer, check_positive
 from aimtheory.errors import InputError, NumericsError
 from aimtheory.progress import Progress
 from aimtheory.simulate.amp_run import AMP_VALUES, AmpRun
+from aimtheory.simulate.amp_state import AmpState
+from aimtheory.simulate.cross_amp import CrossAmpState, cross_teacher_data
 from aimtheory.simulate.gaussian_tokens import float_type
-from aimtheory.simulate.pair_forms import pair_forms, weighted_outer_sum
+from aimtheory.simulate.joint_amp import JointAmpState, joint_state_evolution
 from aimtheory.simulate.run_arguments import seed_roots
 from aimtheory.simulate.teacher_data import TeacherData, check_memory_limit, law_priors, sample_count, teacher_data
-from aimtheory.simulate.token_blocks import TokenBlocks
-from aimtheory.spectra import denoise_matrix
+from aimtheory.spectra import RectangularFactors
 from aimtheory.status import Ending, Status
 
 FloatArray = NDArray[np.float64]
 
-_ROUNDING = 1e3
-"""Multiples of the machine epsilon to which the forms are trusted: below its square V means exact recovery."""
-
 _NISHIMORI_LIMIT = 20.0
 """|m - q| d / Q0 above which a note is made."""
-
-_BLIND = 1e-12
-"""qhat Q0 up to which the output is taken to say nothing."""
 
 _WINDOW = 10
 """Iterations over which a plateau is judged."""
@@ -63,133 +60,8 @@ _PLATEAU_DRIFT = 0.02
 """Largest relative drift of the mean V from one window to the next on a plateau."""
 
 
-class AmpState:
-    """AMP on one data set: ``step()`` makes an iteration; works on data without a teacher.
-
-    With ``damping`` c, omega and the V that enters the channel are c old + (1 - c) new: the fixed point is the same.
-    ``estimates`` S_hat has shape (count, d, d), ``variance`` V and ``qhat`` shape (count,), ``omega`` and ``gradient``
-    shape (n, count, P). ``change`` is the root mean square over samples of (new omega - old omega)/sqrt(D Q0), new
-    omega taken before damping; infinite before the second iteration.
-    """
-
-    def __init__(
-        self,
-        channel: Channel,
-        priors: Sequence[LawPrior],
-        tokens: TokenBlocks,
-        outputs: Any,
-        damping: float = 0.0,
-    ) -> None:
-        if tokens.tokens != channel.tokens:
-            raise InputError(f"the data has {tokens.tokens} tokens a sample, the channel {channel.tokens}")
-        if len(outputs) != tokens.samples:
-            raise InputError(f"{len(outputs)} outputs were given for {tokens.samples} samples")
-        if not 0 <= damping < 1:
-            raise InputError(f"damping = {damping} must lie in [0, 1): the weight of the old omega")
-        self.channel, self.priors, self.tokens, self.outputs = channel, tuple(priors), tokens, outputs
-        self.damping = float(damping)
-        dim = tokens.dim
-        self.estimates = np.stack([prior.mean * np.eye(dim) for prior in priors])
-        self.variance = np.array([prior.second_moment - prior.mean_square for prior in priors])
-        self.used_variance = self.variance.copy()
-        self.second_moment = np.array([prior.second_moment for prior in priors])
-        self.qhat = np.zeros(len(priors))
-        shape = (tokens.samples, len(priors), channel.pairs)
-        self.omega = np.zeros(shape)
-        self.gradient = np.zeros(shape)
-        self.change = math.inf
-        self._started = False
-
-    def step(self) -> bool:
-        """One iteration; False, with the estimates unchanged, when a number was not finite."""
-        count, dim, samples = len(self.priors), self.tokens.dim, self.tokens.samples
-        multiplicity = self.channel.multiplicity
-        keep = self.damping if self._started else 0.0
-        used = keep * self.used_variance + (1 - keep) * self.variance
-        onsager = multiplicity * self.variance[:, None]
-        scale = multiplicity * self.second_moment[:, None]
-        sums = np.zeros((count, dim, dim))
-        energy, diagonal = np.zeros(count), np.zeros(count)
-        moved = 0.0
-        for rows, block in self.tokens:
-            omega = np.stack([pair_forms(block, estimate) for estimate in self.estimates], axis=1)
-            omega -= onsager * self.gradient[rows]
-            if not np.isfinite(omega).all():
-                return False
-            moved += float(((omega - self.omega[rows]) ** 2 / scale).sum())
-            if keep:
-                omega *= 1 - keep
-                omega += keep * self.omega[rows]
-            gradient = self._channel_gradient(rows, omega, used)
-            if not np.isfinite(gradient).all():
-                return False
-            self.omega[rows], self.gradient[rows] = omega, gradient
-            energy += (multiplicity * gradient**2).sum(axis=(0, 2))
-            diagonal += gradient[:, :, multiplicity == 2].sum(axis=(0, 2))
-            for k in range(count):
-                sums[k] += weighted_outer_sum(block, gradient[:, k])
-        qhat = 2 * energy / dim**2
-        if not np.isfinite(qhat).all():
-            return False
-        fresh = np.empty_like(self.estimates)
-        variance = np.empty_like(self.variance)
-        for k, prior in enumerate(self.priors):
-            if qhat[k] * self.second_moment[k] <= _BLIND:
-                # The output says nothing yet, up to rounding: the posterior is the prior.
-                fresh[k] = prior.mean * np.eye(dim)
-                variance[k] = prior.second_moment - prior.mean_square
-                continue
-            sums[k][np.diag_indices(dim)] -= diagonal[k]
-            observed = self.estimates[k] + (2 / (dim**1.5 * qhat[k])) * sums[k]
-            if not np.isfinite(observed).all():
-                return False
-            fresh[k] = denoise_matrix(prior.law, float(qhat[k]), observed)
-            variance[k] = float(prior.mmse(qhat[k]))
-        if not (np.isfinite(fresh).all() and np.all(variance > 0)):
-            return False
-        self.estimates, self.variance, self.used_variance, self.qhat = fresh, variance, used, qhat
-        if self._started:
-            self.change = math.sqrt(moved / (samples * count * self.channel.pairs))
-        self._started = True
-        return True
-
-    def _channel_gradient(self, rows: slice, omega: FloatArray, variance: FloatArray) -> FloatArray:
-        with np.errstate(over="ignore", invalid="ignore"):  # a diverging run is reported, not warned about
-            if self.channel.indices == 1:
-                return self.channel.gradient(self.outputs[rows], omega[:, 0], float(variance[0]))[:, None]
-            return np.asarray(self.channel.gradient(self.outputs[rows], omega, variance))  # type: ignore[arg-type]
-
-    @property
-    def exact(self) -> bool:
-        """True when every V is below what the rounding of the forms can resolve."""
-        floor = (_ROUNDING * float(np.finfo(self.tokens.dtype).eps)) ** 2
-        return bool(np.all(self.variance <= floor * self.second_moment))
-
-    @property
-    def counts_enough(self) -> bool:
-        """True when the exactly known combinations of forms are as many as the parameters, so that V = 0 can be true.
-
-        Below, V = 0 means that the algorithm fell for a matrix that fits the data without being the teacher.
-        """
-        known = self.tokens.samples / self.tokens.dim**2 * self.channel.exact_directions
-        return known >= 0.98 * sum(float(prior.degrees_of_freedom) for prior in self.priors)
-
-    def measure(self, teachers: FloatArray) -> dict[str, FloatArray]:
-        """The values of ``AmpRun`` against teachers (count, d, d), each of shape (count,)."""
-        dim = self.tokens.dim
-        count = len(self.priors)
-        return {
-            "overlap": np.einsum("kij,kij->k", teachers, self.estimates) / dim,
-            "self_overlap": np.einsum("kij,kij->k", self.estimates, self.estimates) / dim,
-            "mse": ((self.estimates - teachers) ** 2).sum(axis=(1, 2)) / dim,
-            "variance": self.variance.copy(),
-            "qhat": self.qhat.copy(),
-            "change": np.full(count, self.change if math.isfinite(self.change) else np.nan),
-        }
-
-
 def amp(
-    channel: str | Channel = "softmax",
+    channel: str | Channel | JointChannel = "softmax",
     *,
     tokens: int | None = None,
     width: object = None,
@@ -211,8 +83,10 @@ def amp(
     """Learn teachers drawn from the prior with AMP, and set the error beside the Bayes-optimal one.
 
     ``channel`` is softmax, hardmax, linear (``noise=``), sign (``thresholds=``) or a Channel; the prior is that of [B]
-    at ``width`` rho, or a spectral law (a list of them when the channel sees several matrices). n = round(alpha d^2)
-    samples. One run each of ``seeds`` (or ``seed``, or ``rng``; default seed 0): a seed fixes teacher, tokens, noise.
+    at ``width`` rho, or a spectral law (a list of them when the channel sees several matrices, a RectangularPrior for
+    cross-attention). Heads that the output cannot tell apart are matched to the teachers of largest overlap.
+    n = round(alpha d^2) samples. One run each of ``seeds`` (or ``seed``, or ``rng``; default seed 0): a seed fixes
+    teacher, tokens, noise.
 
     A seed stops as ``converged`` when the *undamped* change of omega falls below ``tolerance``, or when V falls below
     what the rounding of ``dtype`` can resolve (exact recovery, if the samples suffice for it). At finite d the change
@@ -230,8 +104,10 @@ def amp(
     >>> run.values["mse"].shape[0], run.status.ok, bool(0.2 < run.mse < 0.6)
     (2, True, True)
     """
-    built = make_channel(channel, tokens, **options)
-    priors = law_priors(built, width, prior)
+    built: Any = channel
+    if not isinstance(channel, JointChannel):
+        built = make_channel(channel, tokens, **options)
+    priors: Any = _rectangular(built, width, prior) if _is_cross(built) else law_priors(built, width, prior)
     dim = check_integer(dim, "dim", 2)
     samples = sample_count(alpha, dim)
     iterations = check_integer(iterations, "iterations", 1)
@@ -255,8 +131,7 @@ def amp(
         state: AmpState | None = None
         data: TeacherData | None = None
         try:
-            data = teacher_data(built, priors, alpha=float(alpha), dim=dim, seed=root, dtype=kind, memory_limit=limit)
-            state = AmpState(built, priors, data.tokens, data.outputs, damping)
+            data, state = _start(built, priors, float(alpha), dim, root, kind, limit, damping)
             _record(tables, row, 0, state, data)
             for step in range(1, iterations + 1):
                 try:
@@ -357,24 +232,53 @@ def _state_evolution(
     channel: Channel, priors: Sequence[LawPrior], alpha: float, steps: int, damping: float
 ) -> tuple[dict[str, FloatArray], FloatArray | float]:
     """Overlap, MMSE and qhat at iterations 0..steps from the prior mean, and the MMSE of the fixed point."""
-    top = np.array([prior.second_moment for prior in priors])
-    start = top - np.array([prior.mean_square for prior in priors])
-    several = MultiIndexStateEvolution(priors, channel) if isinstance(channel, GeneralChannel) else None
-    variances, qhats, used = [start], [np.zeros(len(priors))], start
+    if channel.indices > 1:
+        return joint_state_evolution(channel, priors, alpha, steps, damping)
+    prior = priors[0]
+    top = prior.second_moment
+    variances, qhats, used = [top - prior.mean_square], [0.0], top - prior.mean_square
     for step in range(steps):
-        used = damping * used + (1 - damping) * variances[-1] if step else start
-        if channel.indices > 1 and several is not None:
-            qhat = alpha * np.diagonal(several.signal(used)[0])
-        else:
-            qhat = np.atleast_1d(channel.qhat(top[0] - used[0], used[0], alpha).value)
-        qhats.append(qhat)
-        variances.append(np.array([float(prior.mmse(value)) for prior, value in zip(priors, qhat, strict=True)]))
-    mse, qhat = np.array(variances), np.array(qhats)
-    predicted = {"overlap": top - mse, "mse": mse, "qhat": qhat}
-    if channel.indices > 1 and several is not None:
-        return predicted, several.solve(alpha).mmse
-    theory = float(StateEvolution(priors[0], channel).solve(alpha, "uninformed").mmse)
-    return {name: table[:, 0] for name, table in predicted.items()}, theory
+        used = damping * used + (1 - damping) * variances[-1] if step else used
+        qhats.append(float(channel.qhat(top - used, used, alpha).value))
+        variances.append(float(prior.mmse(qhats[-1])))
+    mse = np.array(variances)
+    theory = float(StateEvolution(prior, channel).solve(alpha, "uninformed").mmse)
+    return {"overlap": top - mse, "mse": mse, "qhat": np.array(qhats)}, theory
+
+
+def _is_cross(channel: object) -> bool:
+    return isinstance(channel, CrossAttentionChannel)
+
+
+def _rectangular(channel: CrossAttentionChannel, width: object, prior: object) -> tuple[RectangularPrior]:
+    """The prior of cross-attention: square Gaussian factors of ``width`` and unit entries, or a rectangular law."""
+    if width is not None and prior is None:
+        prior = RectangularFactors(width)
+    law = prior if isinstance(prior, RectangularPrior) else RectangularPrior(prior)  # type: ignore[arg-type]
+    check_side(True, channel.is_rectangular)
+    return (law,)
+
+
+def _start(
+    channel: Any,
+    priors: Any,
+    alpha: float,
+    dim: int,
+    root: np.random.SeedSequence,
+    kind: np.dtype[Any],
+    limit: float,
+    damping: float,
+) -> tuple[TeacherData, AmpState]:
+    """A data set and the algorithm that fits the channel."""
+    options: dict[str, Any] = {"alpha": alpha, "dim": dim, "seed": root, "dtype": kind, "memory_limit": limit}
+    if _is_cross(channel):
+        data = cross_teacher_data(channel, priors[0], **options)
+        return data, CrossAmpState(channel, priors[0], data.tokens, data.outputs, dim, damping)
+    data = teacher_data(channel, priors, **options)
+    if channel.indices == 1:
+        return data, AmpState(channel, priors, data.tokens, data.outputs, damping)
+    split = np.random.default_rng(np.random.SeedSequence(root.entropy, spawn_key=(*root.spawn_key, 3)))
+    return data, JointAmpState(channel, priors, data.tokens, data.outputs, damping, split)
 
 
 def _notes(

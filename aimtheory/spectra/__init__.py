@@ -18,6 +18,8 @@ from aimtheory.spectra.joint_law import JointLaw
 from aimtheory.spectra.joint_moments import JointMoments, check_realizable, gram_matrix
 from aimtheory.spectra.law import JacobiCoefficients, SpectralLaw
 from aimtheory.spectra.matrix_family import MatrixFamily
+from aimtheory.spectra.rectangular_denoising import NoisySingularValues, denoise_rectangular, noisy_singular_values
+from aimtheory.spectra.rectangular_law import RectangularFactors, RectangularGinibre, RectangularLaw
 from aimtheory.spectra.scalars_beside import ScalarsBeside
 from aimtheory.spectra.semicircle import GOE
 from aimtheory.spectra.semicircle_convolution import SemicircleConvolution
@@ -48,6 +50,10 @@ __all__ = [
     "JointMoments",
     "MatrixFamily",
     "MatrixLaw",
+    "NoisySingularValues",
+    "RectangularFactors",
+    "RectangularGinibre",
+    "RectangularLaw",
     "ScalarsBeside",
     "SemicircleConvolution",
     "SpectralLaw",
@@ -59,6 +65,7 @@ __all__ = [
     "check_realizable",
     "denoise",
     "denoise_matrix",
+    "denoise_rectangular",
     "extensive_rank_limit",
     "fock_operators",
     "gram_matrix",
@@ -69,6 +76,7 @@ __all__ = [
     "mmse_digits",
     "mutual_information",
     "mutual_information_digits",
+    "noisy_singular_values",
     "plain",
     "spectral_measure",
 ]
