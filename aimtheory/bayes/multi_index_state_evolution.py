@@ -113,7 +113,7 @@ class MultiIndexStateEvolution:
     >>> only_sum = LinearHeads(tokens=2, mixing=[[1.0, 1.0]], noise=1.0)
     >>> point = MultiIndexStateEvolution([GOE(1), GOE(1)], only_sum).solve(alpha=0.2)
     >>> point.mmse.round(6), point.status
-    (array([0.721689, 0.721689]), 'converged')
+    (array([0.680118, 0.680118]), 'converged')
     """
 
     prior: JointPrior
