@@ -23,6 +23,11 @@ CHANNELS: dict[str, Callable[..., Channel]] = {
 def make_channel(channel: str | Channel, tokens: int | None = None, **options: Any) -> Channel:
     """A channel from its name, the number of tokens (default 2) and its own options; a Channel passes through.
 
+    Every named channel takes ``noise=`` (variance of Gaussian noise on the forms, a number or a symmetric matrix) and
+    ``matrix_noise=`` (variances ``Delta (1 + delta_ab)``), before its non-linearity; sign and hardmax take
+    ``flips=``, sign ``output_noise=`` too. Further ``inverse_temperature=`` (softmax), ``thresholds=`` (sign),
+    ``points=``, ``seed=`` (hardmax).
+
     >>> make_channel("softmax", tokens=3).exact_directions
     10.0
     """

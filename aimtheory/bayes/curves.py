@@ -38,10 +38,11 @@ def mmse_curve(
 ) -> FloatArray:
     """``lim E ||S_hat - S||_F^2 / d`` of the Bayes-optimal learner, same shape as ``alpha`` = n/d^2.
 
-    ``channel`` is softmax, hardmax, linear (``noise=``), sign (``thresholds=``) or a Channel; the prior is that of [B]
-    at ``width`` rho (``S = W W^T/sqrt(r d)``), its limits at 0 (alpha is then n/(rho d^2)) and ``"inf"`` (GOE), or a
-    law given as ``prior``. ``branch``: equilibrium, uninformed (what AMP reaches) or informed. An entry that did not
-    converge is NaN, and :func:`bayes_curve` says why.
+    ``channel`` is softmax, hardmax, linear, sign (with their noise, see :func:`make_channel`) or a Channel; the prior
+    is that of [B] at ``width`` rho (``S = W W^T/sqrt(r d)``), its limits at 0 (alpha is then n/(rho d^2)) and
+    ``"inf"`` (GOE), or a law given as ``prior``. ``branch``: equilibrium, uninformed (what AMP reaches) or informed.
+    An entry that did not converge is NaN; :func:`bayes_curve` says why, and what the channel's own error is worth in
+    each entry (``error``).
 
     >>> mmse_curve(channel="softmax", tokens=2, width="1/2", alpha=[0.0, 0.089711, 0.1875]).round(6)
     array([1.      , 0.457619, 0.      ])

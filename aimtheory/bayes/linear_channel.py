@@ -8,11 +8,10 @@ import numpy as np
 import sympy as sp
 from numpy.typing import ArrayLike
 
-from aimtheory.arrays import real_array
 from aimtheory.bayes.channel import Channel, check_overlap, check_split, check_variance
 from aimtheory.bayes.measured import Measured, closed_form
-from aimtheory.bayes.token_pairs import check_forms, check_tokens, pair_index, token_pairs
-from aimtheory.errors import InputError
+from aimtheory.bayes.noise import pair_variances
+from aimtheory.bayes.token_pairs import check_forms, check_tokens, pair_index
 from aimtheory.records import record
 from aimtheory.spectra.law import FloatArray
 
@@ -22,7 +21,8 @@ from aimtheory.spectra.law import FloatArray
 class LinearChannel(Channel):
     """``y_ab = h_ab + sqrt(Delta_ab) z_ab`` for a <= b: ``qhat = 2 alpha sum D_ab / (D_ab V + Delta_ab)`` ([B]).
 
-    ``noise`` is one variance for all pairs, or a symmetric (T, T) matrix of variances Delta_ab >= 0 (0: seen exactly).
+    ``noise`` is one variance for all pairs, or a symmetric (T, T) matrix of variances Delta_ab >= 0 (0: seen exactly);
+    ``matrix_noise`` adds ``Delta (1 + delta_ab)``, the noise of a fresh GOE matrix in S at every sample.
     ``Psi_out = -(1/2) sum log(2 pi e (D_ab V + Delta_ab))``, the density of y by Lebesgue measure.
 
     >>> float(LinearChannel(tokens=2, noise=1.0).qhat(q=0.5, variance=0.5, alpha=1.0))
@@ -32,20 +32,9 @@ class LinearChannel(Channel):
     tokens: int
     noise: tuple[float, ...]
 
-    def __init__(self, tokens: int = 2, noise: ArrayLike = 0.0) -> None:
+    def __init__(self, tokens: int = 2, noise: ArrayLike = 0.0, matrix_noise: float = 0.0) -> None:
         object.__setattr__(self, "tokens", check_tokens(tokens))
-        values = real_array(noise, "noise")
-        if np.any(values < 0):
-            raise InputError(f"noise variance {values[values < 0].ravel()[0]} must be >= 0")
-        if values.ndim == 0:
-            flat = np.full(self.pairs, float(values))
-        elif values.shape == (self.tokens, self.tokens):
-            if not np.array_equal(values, values.T):
-                raise InputError("the noise variances must be a symmetric matrix: h_ab = h_ba is observed once")
-            flat = np.array([values[a, b] for a, b in token_pairs(self.tokens)])
-        else:
-            raise InputError(f"noise must be a number or a ({tokens}, {tokens}) matrix; got shape {values.shape}")
-        object.__setattr__(self, "noise", tuple(flat.tolist()))
+        object.__setattr__(self, "noise", pair_variances(noise, matrix_noise, self.tokens))
 
     def to_record(self) -> dict[str, object]:
         """Tokens, and the symmetric matrix over them."""

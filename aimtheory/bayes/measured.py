@@ -17,7 +17,8 @@ class Measured(ByValue):
     """``value`` and a bound or estimate of its absolute ``error``, arrays of one shape.
 
     ``method`` is ``"closed form"`` (rounding only), ``"quadrature"`` (deterministic; the error is the change under
-    refinement plus the interpolation tail) or ``"cubature"`` (one standard error over independent randomizations).
+    refinement plus the interpolation tail) or ``"cubature"`` (a bound of 3.5 standard errors and more over independent
+    randomizations; one standard error for ``GeneralChannel``).
     """
 
     value: FloatArray

@@ -39,6 +39,8 @@ class PhaseDiagram(Result):
     channel: str
     tokens: int
     status: str
+    error: FloatArray | None = None
+    """What the error of the channel's integrals is worth in ``mmse``, absolute; None where it was not computed."""
 
     def variables(self) -> tuple[Variable, ...]:
         """MMSE over width and alpha, the threshold over width."""
@@ -57,13 +59,15 @@ class PhaseDiagram(Result):
     def as_dict(self) -> dict[str, Any]:
         """Lists for JSON."""
         arrays = {name: getattr(self, name).tolist() for name in ("width", "alpha", "mmse", "perfect")}
-        return {**arrays, "channel": self.channel, "tokens": self.tokens, "status": self.status}
+        error = None if self.error is None else self.error.tolist()
+        return {**arrays, "error": error, "channel": self.channel, "tokens": self.tokens, "status": self.status}
 
     @classmethod
     def from_dict(cls, data: dict[str, Any]) -> PhaseDiagram:
         """The inverse of ``as_dict``."""
         arrays = {name: np.asarray(data[name], dtype=np.float64) for name in ("width", "alpha", "mmse", "perfect")}
-        return cls(**arrays, channel=data["channel"], tokens=data["tokens"], status=data["status"])
+        error = None if data.get("error") is None else np.asarray(data["error"], dtype=np.float64)
+        return cls(**arrays, channel=data["channel"], tokens=data["tokens"], status=data["status"], error=error)
 
 
 def phase_diagram(
@@ -90,11 +94,12 @@ def phase_diagram(
     if np.any(widths <= 0):
         raise InputError(f"width = {widths[widths <= 0][0]} must be > 0")
     mmse, perfect = np.full((len(widths), len(rates)), np.nan), np.full(len(widths), np.nan)
-    status = COMPLETE
+    error, status = np.full(mmse.shape, np.nan), COMPLETE
     try:
         for place in range(len(widths)):
             evolution = StateEvolution(make_prior(float(widths[place])), seen)
-            mmse[place] = evolution.curve(rates, branch).mmse
+            curve = evolution.curve(rates, branch)
+            mmse[place], error[place] = curve.mmse, curve.channel_error()
             perfect[place] = evolution.fixed_point_curve.perfect
             if progress is not None:
                 progress(place + 1, len(widths))
@@ -102,7 +107,7 @@ def phase_diagram(
             status = PARTIAL
     except KeyboardInterrupt:
         status = INTERRUPTED
-    return PhaseDiagram(widths, rates, mmse, perfect, seen.name, seen.tokens, status)
+    return PhaseDiagram(widths, rates, mmse, perfect, seen.name, seen.tokens, status, error)
 
 
 __all__ = ["COMPLETE", "INTERRUPTED", "PARTIAL", "PhaseDiagram", "phase_diagram"]

@@ -1,18 +1,20 @@
-"""One bit for every form: y_ab = sign(h_ab - tau_ab)."""
+"""One bit for every form: y_ab = sign(h_ab - tau_ab), clean or seen through noise."""
 
 from __future__ import annotations
 
 import math
+from collections.abc import Callable
 from dataclasses import dataclass
 
 import numpy as np
 import sympy as sp
 from numpy.typing import ArrayLike
-from scipy.special import log_ndtr, ndtr
 
 from aimtheory.arrays import real_array
 from aimtheory.bayes.channel import Channel, check_overlap, check_split, check_variance
 from aimtheory.bayes.measured import Measured
+from aimtheory.bayes.noise import pair_variances
+from aimtheory.bayes.seen_sign import SeenSign
 from aimtheory.bayes.token_pairs import check_forms, check_tokens, pair_index, token_pairs
 from aimtheory.errors import InputError
 from aimtheory.records import record
@@ -20,29 +22,45 @@ from aimtheory.spectra.law import FloatArray
 
 _NODES = 240
 _REACH = 9.0
-_LOG_TWO_PI = math.log(2 * math.pi)
 
 
 @record("channel-sign")
 @dataclass(frozen=True, init=False)
 class SignChannel(Channel):
-    """``y_ab = sign(h_ab - tau_ab)`` for a <= b. With ``k = (omega - tau)/sqrt(D V) ~ N(-tau/sqrt(D V), q/V)``,
+    """``y_ab = sign(h_ab + noise - tau_ab)`` for a <= b, flipped with probability ``flips``, plus ``output_noise``.
 
-        qhat = (2 alpha / V) sum_{a<=b} E[ phi(k)^2 / (Phi(k) Phi(-k)) ],
-        Psi_out = sum_{a<=b} E[ Phi(k) log Phi(k) + Phi(-k) log Phi(-k) ],
+    With ``S_ab = D_ab V + Delta_ab`` and ``k = (omega - tau)/sqrt(S) ~ N(-tau/sqrt(S), D q/S)``,
 
-    closed one-dimensional integrals (the generalized linear model of a probit, applied to each form). ``thresholds`` is
-    one tau or a symmetric (T, T) matrix. The trapezoid rule spans the narrower of the two factors, so it stays
-    converged for q << V as for V << q; the error is its change when every other node is left out.
+        qhat = 2 alpha sum_{a<=b} (D/S) E[ I(k) ],      I = phi(k)^2 / (Phi(k) Phi(-k))    when the sign is seen,
+        Psi_out = sum_{a<=b} E[ Phi(k) log Phi(k) + Phi(-k) log Phi(-k) ]                  (likewise),
+
+    closed one-dimensional integrals (the generalized linear model of a probit, applied to each form); I and the entropy
+    of what is seen of a sign otherwise are those of ``SeenSign``. ``thresholds`` is one tau or a symmetric (T, T)
+    matrix, ``noise`` (one variance Delta or a matrix) and ``matrix_noise`` (variances Delta (1 + delta_ab)) act
+    before the sign, ``flips`` and ``output_noise`` (a variance) after it. The trapezoid rule spans the narrower of
+    the two factors, so it stays converged for q << V as for V << q; the error is its change when every other node is
+    left out.
 
     >>> round(float(SignChannel(tokens=2).qhat(q=0.0, variance=1.0, alpha=1.0)), 12)     # 2T(T+1)/pi
     3.819718634205
+    >>> round(float(SignChannel(2, flips=0.1).signal(0.0, 1.0)) / 3.819718634205, 12)    # (1 - 2 flips)^2
+    0.64
     """
 
     tokens: int
     thresholds: tuple[float, ...]
+    noise: tuple[float, ...]
+    seen: SeenSign
 
-    def __init__(self, tokens: int = 2, thresholds: ArrayLike = 0.0) -> None:
+    def __init__(
+        self,
+        tokens: int = 2,
+        thresholds: ArrayLike = 0.0,
+        noise: ArrayLike = 0.0,
+        matrix_noise: float = 0.0,
+        flips: float = 0.0,
+        output_noise: float = 0.0,
+    ) -> None:
         object.__setattr__(self, "tokens", check_tokens(tokens))
         values = real_array(thresholds, "thresholds")
         if values.ndim == 0:
@@ -52,10 +70,15 @@ class SignChannel(Channel):
         else:
             raise InputError(f"thresholds must be a number or a symmetric ({tokens}, {tokens}) matrix")
         object.__setattr__(self, "thresholds", tuple(flat.tolist()))
+        object.__setattr__(self, "noise", pair_variances(noise, matrix_noise, self.tokens))
+        object.__setattr__(self, "seen", SeenSign(flips, output_noise))
 
     def to_record(self) -> dict[str, object]:
-        """Tokens, and the symmetric matrix over them."""
-        return {"tokens": self.tokens, "thresholds": np.array(self.thresholds)[pair_index(self.tokens)]}
+        """Tokens, the symmetric matrices of thresholds and of noise variances, flips and output noise."""
+        index = pair_index(self.tokens)
+        matrices = {"thresholds": np.array(self.thresholds)[index], "noise": np.array(self.noise)[index]}
+        seen = {"flips": self.seen.flips, "output_noise": self.seen.output_noise}
+        return {"tokens": self.tokens, **matrices, **seen}
 
     @property
     def name(self) -> str:
@@ -68,91 +91,113 @@ class SignChannel(Channel):
         return 0.0
 
     def signal(self, q: ArrayLike, variance: ArrayLike) -> Measured:
-        """``(2/V) sum E[phi^2 / (Phi Phi)]``."""
+        """``2 sum (D/S) E[I(k)]``."""
         overlap, spread = check_overlap(q, variance)
-        if np.any((overlap == 0) & (spread == 0)):
-            raise InputError("q = V = 0: the matrix would vanish")
-        fine, coarse = self._integrals(overlap, spread, _information)
-        with np.errstate(divide="ignore", invalid="ignore"):
-            value = np.where(spread > 0, 2 * fine / spread, np.inf)
-            error = np.where(spread > 0, 2 * np.abs(fine - coarse) / spread + 1e-15 * np.abs(value), np.inf)
-        return Measured(value, error, "quadrature")
+        fine, coarse = self._integrals(overlap, spread, self.seen.information, weighted=True)
+        with np.errstate(invalid="ignore"):
+            error = np.where(np.isfinite(fine), np.abs(fine - coarse), np.inf)
+        return Measured(fine, error + self.seen.error * np.abs(fine), "quadrature")
 
-    def uninformed_signal(self) -> sp.Expr:
-        """``2 sum phi(k)^2/(Phi(k) Phi(-k))`` at k = tau/sqrt(D); ``2 T (T+1)/pi`` without thresholds."""
+    def uninformed_signal(self) -> sp.Expr | None:
+        """``2 sum (D/S) phi(k)^2/(Phi(k) Phi(-k))`` at k = tau/sqrt(S), V = 1; ``2 T (T+1)/pi`` when clean.
+
+        With flips ``Phi Phi`` is replaced by P(1 - P); None with output noise.
+        """
+        if self.seen.output_noise:
+            return None
         total = sp.Integer(0)
-        for scale, value in zip(self.multiplicity, self.thresholds, strict=True):
-            tau = sp.Integer(int(value)) if value == int(value) else sp.Float(value, 17)
-            k = tau / sp.sqrt(int(scale))
-            tail = sp.erfc(sp.Abs(k) / sp.sqrt(2))
-            total += 4 * sp.exp(-(k**2)) / (sp.pi * tail * (2 - tail))
+        flips = _exact(self.seen.flips)
+        keep = 1 - 2 * flips
+        for scale, value, noise in zip(self.multiplicity, self.thresholds, self.noise, strict=True):
+            variance = int(scale) + _exact(noise)
+            k = _exact(value) / sp.sqrt(variance)
+            # Twice the smaller chance, so that 4 P (1 - P) does not cancel.
+            low = 2 * flips + keep * sp.erfc(sp.Abs(k) / sp.sqrt(2))
+            total += 4 * int(scale) / variance * keep**2 * sp.exp(-(k**2)) / (sp.pi * low * (2 - low))
         return total
 
     def psi_out(self, q: ArrayLike, second_moment: float) -> Measured:
-        """Mean log probability of an answer, at most 0."""
+        """Mean log probability of an answer, at most 0; a density with output noise."""
         overlap, spread = check_split(q, second_moment)
-        fine, coarse = self._integrals(overlap, spread, _negative_entropy)
-        return Measured(fine, np.abs(fine - coarse) + 1e-15 * np.abs(fine), "quadrature")
+        fine, coarse = self._integrals(overlap, spread, self.seen.negative_entropy, weighted=False)
+        return Measured(fine, np.abs(fine - coarse) + self.seen.error * np.abs(fine), "quadrature")
 
-    def _integrals(self, overlap: FloatArray, spread: FloatArray, bracket: object) -> tuple[FloatArray, FloatArray]:
-        """Sum over pairs of E[bracket(k)], on all nodes and on every other one."""
+    def _integrals(
+        self, overlap: FloatArray, spread: FloatArray, bracket: Callable[[FloatArray], FloatArray], weighted: bool
+    ) -> tuple[FloatArray, FloatArray]:
+        """Sum over pairs of E[bracket(k)], times 2 D/S if ``weighted``, on all nodes and on every other one."""
         fine, coarse = np.zeros(overlap.shape), np.zeros(overlap.shape)
-        kinds: dict[tuple[float, float], int] = {}
-        for scale, threshold in zip(self.multiplicity, self.thresholds, strict=True):
-            kinds[scale if threshold else 1.0, threshold] = kinds.get((scale if threshold else 1.0, threshold), 0) + 1
-        live = (spread > 0) & (overlap > 0)
-        still = (spread > 0) & (overlap == 0)
-        for (scale, threshold), count in kinds.items():
-            if np.any(still):
-                point = bracket(-threshold / np.sqrt(scale * spread[still]))  # type: ignore[operator]
-                fine[still] += count * point
-                coarse[still] += count * point
+        kinds: dict[tuple[float, float, float], int] = {}
+        for kind in zip(self.multiplicity.tolist(), self.thresholds, self.noise, strict=True):
+            if kind[1] == kind[2] == 0:
+                kind = (1.0, 0.0, 0.0)
+            kinds[kind] = kinds.get(kind, 0) + 1
+        for (scale, threshold, noise), count in kinds.items():
+            total = scale * spread + noise
+            if np.any((total == 0) & (overlap == 0)):
+                raise InputError("q = V = 0: the matrix would vanish")
+            with np.errstate(divide="ignore"):
+                factor = count * (2 * scale / total if weighted else np.ones(total.shape))
+            still, live = (total > 0) & (overlap == 0), (total > 0) & (overlap > 0)
+            if weighted:
+                fine[total == 0] = coarse[total == 0] = np.inf
+            else:
+                # At V = 0 without noise every sign is known; what remains is the entropy of its output noise.
+                certain = bracket(np.full(1, 40.0))[0]
+                fine[total == 0] += count * certain
+                coarse[total == 0] += count * certain
+            point = bracket(-threshold / np.sqrt(total[still]))
+            fine[still] += factor[still] * point
+            coarse[still] += factor[still] * point
             if not np.any(live):
                 continue
-            sigma = np.sqrt(overlap[live] / spread[live])
-            center = -threshold / np.sqrt(scale * spread[live])
-            low = np.clip(center - _REACH * sigma, -_REACH, _REACH)
-            high = np.clip(center + _REACH * sigma, -_REACH, _REACH)
+            sigma = np.sqrt(scale * overlap[live] / total[live])
+            center = -threshold / np.sqrt(total[live])
+            reach = _REACH if weighted or (not self.seen.output_noise and not self.seen.flips) else np.inf
+            low = np.clip(center - _REACH * sigma, -reach, reach)
+            high = np.clip(center + _REACH * sigma, -reach, reach)
             unit = np.arange(_NODES + 1) / _NODES
             k = low[:, None] + (high - low)[:, None] * unit
             density = np.exp(-0.5 * ((k - center[:, None]) / sigma[:, None]) ** 2)
             density *= ((high - low) / (sigma * math.sqrt(2 * math.pi) * _NODES))[:, None]
-            terms = density * bracket(k)  # type: ignore[operator]
-            fine[live] += count * terms.sum(axis=1)
-            coarse[live] += count * 2 * terms[:, ::2].sum(axis=1)
+            terms = density * bracket(k)
+            fine[live] += factor[live] * terms.sum(axis=1)
+            coarse[live] += factor[live] * 2 * terms[:, ::2].sum(axis=1)
         return fine, coarse
 
-    def sample(self, forms: ArrayLike, rng: np.random.Generator | None = None) -> FloatArray:  # noqa: ARG002
-        """Signs +-1 of shape (..., P); ``rng`` is not used."""
+    def sample(self, forms: ArrayLike, rng: np.random.Generator | None = None) -> FloatArray:
+        """Signs +-1 of shape (..., P), or real numbers with output noise; ``rng`` is used where there is noise."""
         clean = check_forms(forms, self.tokens, "forms")
-        return np.where(clean >= np.array(self.thresholds), 1.0, -1.0)
+        if any(self.noise):
+            if rng is None:
+                raise InputError("this sign channel is noisy: pass a Generator as rng")
+            clean = clean + np.sqrt(np.array(self.noise)) * rng.standard_normal(clean.shape)
+        return self.seen.sample(np.where(clean >= np.array(self.thresholds), 1.0, -1.0), rng)
 
     def _margin(
         self, outputs: ArrayLike, omega: ArrayLike, variance: float
     ) -> tuple[FloatArray, FloatArray, FloatArray]:
-        signs = check_forms(outputs, self.tokens, "outputs")
-        if not np.all(np.abs(signs) == 1):
+        seen = check_forms(outputs, self.tokens, "outputs")
+        if not self.seen.output_noise and not np.all(np.abs(seen) == 1):
             raise InputError("sign outputs must be +1 or -1")
         center = check_forms(omega, self.tokens, "omega")
-        scale = np.sqrt(self.multiplicity * check_variance(variance))
-        return signs, signs * (center - np.array(self.thresholds)) / scale, scale
+        scale = np.sqrt(self.multiplicity * check_variance(variance) + np.array(self.noise))
+        return seen, (center - np.array(self.thresholds)) / scale, scale
 
     def log_partition(self, outputs: ArrayLike, omega: ArrayLike, variance: float) -> FloatArray:
-        """``sum log Phi(y_ab (omega_ab - tau_ab)/sqrt(D_ab V))``."""
-        return np.asarray(log_ndtr(self._margin(outputs, omega, variance)[1]).sum(axis=-1))
+        """``sum log p(y_ab | k_ab)``; clean: ``sum log Phi(y_ab k_ab)``."""
+        seen, k, _ = self._margin(outputs, omega, variance)
+        return np.asarray(self.seen.log_partition(seen, k).sum(axis=-1))
 
     def gradient(self, outputs: ArrayLike, omega: ArrayLike, variance: float) -> FloatArray:
-        """``y phi(k) / (Phi(k) sqrt(D V))``, by logarithms so that no tail underflows."""
-        signs, margin, scale = self._margin(outputs, omega, variance)
-        return np.asarray(signs * np.exp(-0.5 * margin**2 - 0.5 * _LOG_TWO_PI - log_ndtr(margin)) / scale)
+        """``d log p(y_ab | k_ab)/dk / sqrt(S)``; clean: ``y phi(k) / (Phi(y k) sqrt(S))``."""
+        seen, k, scale = self._margin(outputs, omega, variance)
+        return np.asarray(self.seen.slope(seen, k) / scale)
 
 
-def _information(k: FloatArray) -> FloatArray:
-    return np.exp(-(k**2) - _LOG_TWO_PI - log_ndtr(k) - log_ndtr(-k))
-
-
-def _negative_entropy(k: FloatArray) -> FloatArray:
-    return np.asarray(ndtr(k) * log_ndtr(k) + ndtr(-k) * log_ndtr(-k))
+def _exact(value: float) -> sp.Expr:
+    """An integer as such, another float with its digits."""
+    return sp.Integer(int(value)) if value == int(value) else sp.Float(value, 17)
 
 
 __all__ = ["SignChannel"]

@@ -45,11 +45,17 @@ class BranchCurve(Result):
     status: tuple[str, ...]
     branch: str
     unit: str
+    error: FloatArray | None = None
+    """What the error of the channel's integrals is worth in the MMSE, absolute; None where it was not computed."""
 
     @property
     def ok(self) -> bool:
         """True when every point converged."""
         return UNCONVERGED not in self.status
+
+    def channel_error(self) -> FloatArray:
+        """``error``, or NaN everywhere where it was not computed."""
+        return np.full(self.alpha.shape, np.nan) if self.error is None else self.error
 
     def variables(self) -> tuple[Variable, ...]:
         """Over alpha, flat."""
@@ -63,18 +69,22 @@ class BranchCurve(Result):
             Variable("q", flat["q"], dims, "overlap tr(S_hat S)"),
             Variable("qhat", flat["qhat"], dims, "conjugate overlap"),
             Variable("residual", flat["residual"], dims, "relative residual of alpha"),
+            Variable("error", self.channel_error().ravel(), dims, "error of the channel's integrals in the MMSE"),
             Variable("point_status", np.array(self.status), dims, "status"),
         )
 
     def summary(self) -> dict[str, Any]:
-        """``alpha``, ``mmse``, ``q``, ``qhat``, ``residual`` and ``point_status`` over alpha, ``branch``, ``unit``."""
+        """``alpha``, ``mmse``, ``q``, ``qhat``, ``residual``, ``error``, ``point_status`` over alpha, ``branch``,
+        ``unit``."""
         arrays = {name: getattr(self, name) for name in ("alpha", "mmse", "q", "qhat", "residual")}
+        arrays["error"] = self.channel_error()
         return {"branch": self.branch, "unit": self.unit, **arrays, "point_status": list(self.status)}
 
     def as_dict(self) -> dict[str, object]:
         """Lists for JSON; NaN stays NaN."""
         names = ("alpha", "q", "mmse", "qhat", "residual")
         arrays = {name: getattr(self, name).tolist() for name in names}
+        arrays["error"] = self.channel_error().tolist()
         return {**arrays, "status": list(self.status), "branch": self.branch, "unit": self.unit}
 
     @classmethod
@@ -82,7 +92,8 @@ class BranchCurve(Result):
         """The inverse of ``as_dict``."""
         names = ("alpha", "q", "mmse", "qhat", "residual")
         arrays = {name: np.asarray(data[name], dtype=np.float64) for name in names}
-        return cls(**arrays, status=tuple(data["status"]), branch=data["branch"], unit=data["unit"])
+        error = np.asarray(data["error"], dtype=np.float64) if "error" in data else None
+        return cls(**arrays, status=tuple(data["status"]), branch=data["branch"], unit=data["unit"], error=error)
 
 
 @record("bayes-spinodal")
@@ -285,7 +296,30 @@ class StateEvolution:
             tuple(status.tolist()),
             branch,
             self.prior.alpha_unit,
+            self._channel_error(qhat, mmse).reshape(shape),
         )
+
+    def _channel_error(self, qhat: FloatArray, mmse: FloatArray) -> FloatArray:
+        """What the relative error of the signal moves V along the curve alpha(qhat), absolute; 0 at perfect
+        recovery."""
+        error = np.where(np.isnan(mmse), np.nan, 0.0)
+        inside = np.isfinite(qhat) & (qhat > 0) & (mmse > 0)
+        if not np.any(inside):
+            return error
+        at, variance = qhat[inside], mmse[inside]
+        measured = self.channel.signal(np.maximum(self.prior.second_moment - variance, 0.0), variance)
+        with np.errstate(divide="ignore", invalid="ignore"):
+            relative = np.where(measured.value > 0, measured.error / measured.value, 0.0)
+        step = 1e-3
+        curve = self.fixed_point_curve
+        (low, before), (high, after) = curve.evaluate(at * math.exp(-step)), curve.evaluate(at * math.exp(step))
+        with np.errstate(divide="ignore", invalid="ignore"):
+            rise = np.abs(np.log(high / low))
+            moved = relative * np.abs(after - before) / rise
+        # Next to a turn, or to perfect recovery, alpha does not tell V: all of it.
+        error[inside] = np.where((rise > 1e-9) & (moved < variance), moved, np.where(relative > 1e-12, variance, moved))
+        error[inside] = np.nan_to_num(error[inside], nan=0.0, posinf=0.0)
+        return error
 
     def spinodals(self) -> tuple[Spinodal, ...]:
         """The ends of the stable branches, by ascending qhat; empty when alpha(qhat) is monotone (no coexistence).
@@ -400,7 +434,7 @@ class StateEvolution:
             return None
         alpha = float(brentq(difference, first, last, xtol=1e-13, rtol=1e-12))
         worse, better = both(alpha)
-        spread = 1e-11 * max(alpha, 1e-3)
+        spread = 1e-11 * max(alpha, 1e-3) + alpha * max(worse.channel_error, better.channel_error)
         return FirstOrderTransition(alpha, (alpha - spread, alpha + spread), worse.mmse, better.mmse, end)
 
 

@@ -30,8 +30,8 @@ class Threshold(Result):
     """A threshold in units of ``unit`` (alpha = n/d^2, or alpha/width in the small-width limit).
 
     ``exact`` is a sympy expression or None; ``digits`` the decimal string asked for; ``interval`` encloses the value:
-    rigorously when ``certified`` (ball arithmetic), else by the error estimate of the numerics (3 standard errors
-    for a cubature). ``method`` says how it was found, and what else agrees with it.
+    rigorously when ``certified`` (ball arithmetic), else by the error estimate of the numerics (3.5 standard
+    errors and more for a cubature). ``method`` says how it was found, and what else agrees with it.
     """
 
     value: float
@@ -217,7 +217,7 @@ def _small_width_weak(request: _Request) -> Threshold:
             "output has no linear signal (signal(0, 1) = 0); look for a jump with StateEvolution(...).spinodals()"
         )
     value = 1 / float(signal.value)
-    spread = 3 * float(signal.error) * value**2
+    spread = float(signal.error) * value**2
     return _from_number(mp.mpf(value), mp.mpf(spread), f"{method}; {signal.method}, error {spread:.1g}", request)
 
 

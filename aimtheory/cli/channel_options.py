@@ -10,8 +10,15 @@ from aimtheory.errors import InputError
 
 CHANNELS = ("softmax", "hardmax", "linear", "sign")
 
-OWN_OPTIONS = {"inverse_temperature": "softmax", "noise": "linear", "thresholds": "sign"}
-"""Options of one channel alone; the names are the arguments of its class."""
+OWN_OPTIONS = {
+    "inverse_temperature": ("softmax",),
+    "noise": CHANNELS,
+    "matrix_noise": CHANNELS,
+    "output_noise": ("sign",),
+    "flips": ("hardmax", "sign"),
+    "thresholds": ("sign",),
+}
+"""Options of channels, and whose they are; the names are the arguments of their classes."""
 
 
 def add_channel(parser: argparse.ArgumentParser) -> None:
@@ -27,7 +34,22 @@ def add_channel(parser: argparse.ArgumentParser) -> None:
         "--inverse-temperature", type=number, metavar="BETA", help="inverse temperature of softmax (default 1)"
     )
     parser.add_argument(
-        "--noise", type=number, metavar="DELTA", help="noise variance of the linear channel (default 0)"
+        "--noise",
+        type=number,
+        metavar="DELTA",
+        help="variance of Gaussian noise on every form, before the non-linearity (default 0)",
+    )
+    parser.add_argument(
+        "--matrix-noise",
+        type=number,
+        metavar="DELTA",
+        help="variance of a fresh GOE matrix added to S at every sample: DELTA (1 + delta_ab) on the forms (default 0)",
+    )
+    parser.add_argument(
+        "--output-noise", type=number, metavar="DELTA", help="variance of Gaussian noise after the sign (default 0)"
+    )
+    parser.add_argument(
+        "--flips", type=number, metavar="P", help="probability that a label of sign or hardmax is flipped (default 0)"
     )
     parser.add_argument(
         "--thresholds", type=number, metavar="TAU", help="threshold of every form of the sign channel (default 0)"
@@ -38,9 +60,11 @@ def channel_options(arguments: argparse.Namespace) -> dict[str, Any]:
     """The options of the channel that were given; ``InputError`` for an option of another channel."""
     given = {name: getattr(arguments, name) for name in OWN_OPTIONS if getattr(arguments, name) is not None}
     for name in given:
-        if arguments.channel != OWN_OPTIONS[name]:
+        owners = OWN_OPTIONS[name]
+        if arguments.channel not in owners:
             raise InputError(
-                f"--{name.replace('_', '-')} belongs to the {OWN_OPTIONS[name]} channel, not to {arguments.channel}; "
+                f"--{name.replace('_', '-')} belongs to the {' and '.join(owners)} channel, not to "
+                f"{arguments.channel}; "
                 "leave it out"
             )
     return given

@@ -53,11 +53,29 @@ _NISHIMORI_LIMIT = 20.0
 _WINDOW = 10
 """Iterations over which a plateau is judged."""
 
+_EXCESS = 1.5
+"""Largest ratio of the measured qhat to the one that V claims at a solution."""
+
 _PLATEAU_CHANGE = 0.3
 """Largest change, in units of sqrt(V/Q0), of a plateau; runs that lost the fixed point swing by more than 1."""
 
 _PLATEAU_DRIFT = 0.02
 """Largest relative drift of the mean V from one window to the next on a plateau."""
+
+
+def _excess_residual(state: AmpState) -> float:
+    """``qhat / (alpha signal(Q0 - V, V))`` of one matrix: 1 + O(1/d) for a true solution; 1 where nothing is expected.
+
+    qhat is measured on the data, V is what the algorithm claims; above 1 the samples disagree with the estimate more
+    than V allows, as for a matrix that the algorithm fell for.
+    """
+    if len(state.priors) > 1:
+        return 1.0
+    variance, qhat = float(np.ravel(state.variance)[0]), float(np.ravel(state.qhat)[0])
+    alpha = state.tokens.samples / state.tokens.dim**2
+    overlap = max(state.priors[0].second_moment - variance, 0.0)
+    expected = alpha * float(state.channel.signal(overlap, variance).value)
+    return qhat / expected if 0 < expected < math.inf else 1.0
 
 
 def amp(
@@ -82,7 +100,7 @@ def amp(
 ) -> AmpRun:
     """Learn teachers drawn from the prior with AMP, and set the error beside the Bayes-optimal one.
 
-    ``channel`` is softmax, hardmax, linear (``noise=``), sign (``thresholds=``) or a Channel; the prior is that of [B]
+    ``channel`` is softmax, hardmax, linear, sign (with their noise, see ``make_channel``) or a Channel; the prior is that of [B]
     at ``width`` rho, or a spectral law (a list of them when the channel sees several matrices, a RectangularPrior for
     cross-attention). Heads that the output cannot tell apart are matched to the teachers of largest overlap.
     n = round(alpha d^2) samples. One run each of ``seeds`` (or ``seed``, or ``rng``; default seed 0): a seed fixes
@@ -92,7 +110,9 @@ def amp(
     what the rounding of ``dtype`` can resolve (exact recovery, if the samples suffice for it). At finite d the change
     often levels off before, because the limiting denoiser is infinitely steep at the edge of the bulk, which single
     eigenvalues cross: where it stays small and V has settled the seed stops as ``stationary``, and where neither
-    happens it ends as ``not converged``; ``values["change"]`` is the residual. ``damping`` is the weight of the old
+    happens it ends as ``not converged``; ``values["change"]`` is the residual. A seed whose
+    samples disagree with the V that it claims (qhat above 1.5 times what state evolution gives at that V) has fallen
+    for a wrong matrix and is ``not converged`` too. ``damping`` is the weight of the old
     omega and V; 0 is the algorithm that state evolution describes step by step, and often unstable at small n/d.
     Tokens beyond ``memory_limit`` GiB are drawn anew at each iteration.
     ``predict=False`` leaves out state evolution (building a hardmax channel of three or more tokens takes a while).
@@ -146,6 +166,10 @@ def amp(
                 if progress is not None:
                     progress(row * iterations + step, len(roots) * iterations)
                 if state.exact and not state.counts_enough:
+                    collapsed.append(row)
+                    break
+                ended = state.change <= tolerance and not state.exact
+                if ended and (predict or built.is_fast) and _excess_residual(state) > _EXCESS:
                     collapsed.append(row)
                     break
                 if state.change <= tolerance or state.exact:
@@ -285,7 +309,8 @@ def _notes(
     run: AmpRun, exact: Sequence[bool], collapsed: Sequence[int], labels: Sequence[int | None]
 ) -> tuple[str, ...]:
     notes = [
-        f"seed {labels[row]}: V collapsed to 0 although the samples cannot fix the matrix; raise damping or dim"
+        f"seed {labels[row]}: V collapsed although the samples cannot fix the matrix so well, and disagree with it; "
+        "raise damping or dim"
         for row in collapsed
     ]
     if any(exact):
