@@ -26,6 +26,7 @@ from aimtheory.bayes.linear_channel import LinearChannel
 from aimtheory.bayes.measured import Measured
 from aimtheory.bayes.multi_index_state_evolution import MultiIndexFixedPoint, MultiIndexStateEvolution
 from aimtheory.bayes.phase_diagram import PhaseDiagram, phase_diagram
+from aimtheory.bayes.prediction_error import prediction_error
 from aimtheory.bayes.prior import LawPrior, Prior, SmallWidthPrior, make_prior
 from aimtheory.bayes.rectangular_prior import RectangularPrior
 from aimtheory.bayes.sign_channel import SignChannel
@@ -94,6 +95,7 @@ __all__ = [
     "perfect_recovery_by_counting",
     "perfect_recovery_by_limit",
     "phase_diagram",
+    "prediction_error",
     "softmax_directions",
     "stationary_free_entropy",
     "threshold",
