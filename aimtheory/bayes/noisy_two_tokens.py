@@ -21,7 +21,7 @@ from aimtheory.bayes.bivariate_normal import log_orthant, log_orthant_derivative
 from aimtheory.spectra.law import FloatArray
 
 _REACH = 8.5
-_NODES = 97
+_NODES = 73
 _SIGNS = ((1.0, 1.0), (1.0, -1.0), (-1.0, 1.0), (-1.0, -1.0))
 
 

@@ -58,7 +58,7 @@ def test_text_shows_measurement_beside_prediction(capsys):
         ([*AMP, "--alpha", "-1"], "alpha = -1"),
         ([*AMP, "--tokens", "1"], "tokens = 1"),
         ([*AMP, "--channel", "relu"], "invalid choice: 'relu'"),
-        ([*AMP, "--noise", "1"], "--noise belongs to the linear channel, not to softmax"),
+        ([*AMP, "--flips", "0.1"], "--flips belongs to the hardmax and sign channel, not to softmax"),
         ([*AMP, "--channel", "linear", "--noise", "-1"], "noise variance -1"),
         ([*AMP, "--damping", "1"], "damping = 1"),
         ([*AMP, "--dim", "1"], "dim = 1"),
