@@ -257,7 +257,10 @@ def test_existing_files_are_kept_until_forced(capsys, tmp_path):
         (["curve", "--width", "1/2", "--alpha", "0.1", "--tokens", "1"], "1"),
         (["curve", "--width", "1/2", "--alpha", "0.1", "--tokens", "two"], "--tokens"),
         (["curve", "--width", "1/2", "--alpha", "0.1", "--channel", "sotfmax"], "invalid choice: 'sotfmax'"),
-        (["curve", "--width", "1/2", "--alpha", "0.1", "--flips", "0.1"], "--flips belongs to the hardmax and sign channel"),
+        (
+            ["curve", "--width", "1/2", "--alpha", "0.1", "--flips", "0.1"],
+            "--flips belongs to the hardmax and sign channel",
+        ),
         (["curve", "--width", "1", "--alpha", "0.1", "--channel", "linear", "--noise", "-1"], "noise variance -1"),
         (["curve", "--width", "1", "--alpha", "0.1", "--channel", "linear", "--noise", "nan"], "not a number"),
         (
