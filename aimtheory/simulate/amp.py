@@ -100,11 +100,11 @@ def amp(
 ) -> AmpRun:
     """Learn teachers drawn from the prior with AMP, and set the error beside the Bayes-optimal one.
 
-    ``channel`` is softmax, hardmax, linear, sign (with their noise, see ``make_channel``) or a Channel; the prior is that of [B]
-    at ``width`` rho, or a spectral law (a list of them when the channel sees several matrices, a RectangularPrior for
-    cross-attention). Heads that the output cannot tell apart are matched to the teachers of largest overlap.
-    n = round(alpha d^2) samples. One run each of ``seeds`` (or ``seed``, or ``rng``; default seed 0): a seed fixes
-    teacher, tokens, noise.
+    ``channel`` is softmax, hardmax, linear, sign (with their noise, see ``make_channel``) or a Channel; the prior is
+    that of [B] at ``width`` rho, or a spectral law (a list of them when the channel sees several matrices, a
+    RectangularPrior for cross-attention). Heads that the output cannot tell apart are matched to the teachers of
+    largest overlap. n = round(alpha d^2) samples. One run each of ``seeds`` (or ``seed``, or ``rng``; default seed
+    0): a seed fixes teacher, tokens, noise.
 
     A seed stops as ``converged`` when the *undamped* change of omega falls below ``tolerance``, or when V falls below
     what the rounding of ``dtype`` can resolve (exact recovery, if the samples suffice for it). At finite d the change
