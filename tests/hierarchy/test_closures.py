@@ -356,3 +356,22 @@ def test_unknown_closures_and_options():
         closure("zero", dim=3)
     with pytest.raises(aim.InputError, match="dim"):
         system_of(aim.models.load("tied-linear"), 2, "matrix", dim=1)
+
+
+def test_the_flow_of_matrices_keeps_their_rank():
+    """S_1 of rank 8 and a teacher of full rank, far beyond the time at which the flow of S itself leaves the cone."""
+    model = aim.AttentionModel.teacher_student(
+        tokens=1,
+        activation="linear",
+        parameterization="tied",
+        student=aim.Wishart(width="1/5", trace="1/2"),
+        teacher=aim.Wishart(width=1, trace=1),
+    )
+    run = aim.solve(
+        model, degree=2, closure="matrix", dim=40, times=[0, 5, 10], observables=["loss"], check=False, rtol=1e-7
+    )
+    assert run.status.code in ("complete", "unchecked")
+    spectrum = np.sort(run.spectral_measure(10.0).nodes)
+    assert np.abs(spectrum[:32]).max() < 1e-12 * spectrum[-1]
+    assert spectrum[32] > 1e-3
+    assert (np.diff(run["loss"]) < 0).all()

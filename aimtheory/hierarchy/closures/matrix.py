@@ -53,7 +53,8 @@ class Matrix(Closure):
     def close(self, problem: ClosureProblem) -> OperatorSystem:
         """Sample the parameters, or take given ones (by name, or a ``MatrixFamily`` of the views) as they are.
 
-        The flow moves the views or the parameters, whichever are fewer matrices.
+        Parameters move, not their products: the rank of S = W W^T is conserved by the flow, and rounding would lose it
+        on S itself, where eigenvalues that are zero grow. A family of views, which has no parameters, moves as it is.
         """
         views = problem.views
         if isinstance(problem.initial, MatrixFamily):
@@ -70,13 +71,10 @@ class Matrix(Closure):
                 f"closure 'matrix' starts from matrices, not from {type(problem.initial).__name__}; give "
                 "MatrixFamily(...) or {name: matrix}, or leave initial out to sample the model's laws"
             )
-        if len(views.flow.drift) < len(views.drift):
-            matrices = {letter: parameters[letter.name] for letter in views.parameters}
-            return self._system(problem, Level.of_parameters(views), matrices)
-        matrices = matrix_views(views, parameters)
         if problem.initial is not None:
-            check_given_matrices(views, matrices)
-        return self._system(problem, Level.of_views(views), matrices)
+            check_given_matrices(views, matrix_views(views, parameters))
+        matrices = {letter: parameters[letter.name] for letter in views.parameters}
+        return self._system(problem, Level.of_parameters(views), matrices)
 
     @staticmethod
     def _system(problem: ClosureProblem, level: Level, matrices: Mapping[Letter, np.ndarray]) -> OperatorSystem:
