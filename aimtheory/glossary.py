@@ -36,7 +36,7 @@ GLOSSARY = MappingProxyType(
             "gamma": "weight decay",
         },
         "Time and size": {
-            "t": "time: steps n x learning rate alpha_d x time factor / d; the factor is 4 for tied attention, else 1",
+            "t": "time: steps n x learning rate alpha_d x clock / d; the clock is 4 for tied attention, else 1",
             "d": "embedding dimension, --dim; theories are its limit to infinity",
             "rho": "width: the rank of an attention matrix over d, r/d",
             "M": "truncation degree, --degree: words of at most that many attention matrices are kept",
@@ -51,7 +51,7 @@ GLOSSARY = MappingProxyType(
         "Results": {
             "status": "what happened, and what to do about it; 'complete' is checked, 'untrusted' is not to be used "
             "past trusted_until",
-            "trusted_until": "the time up to which degrees M and M - 2 agree",
+            "trusted_until": "the time up to which degrees M and M - 2 agree; an estimate, which can be optimistic",
         },
     }
 )
