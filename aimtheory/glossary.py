@@ -19,6 +19,8 @@ GLOSSARY = MappingProxyType(
             "p_kl": "q_kl - t_k t_l, the structural overlap: what two matrices share beyond their mean eigenvalues; "
             "weak recovery is p_12 leaving 0",
             "m_k": "the mean of attention form k, the limit of Tr S_k/sqrt(d); only of forms that are not centred",
+            "R_kl": "tr(V_k^T V_l), the overlap of two value matrices: an explicit trace, which the loss reads as a "
+            "number; a model may give its traces other names",
             "loss": "Phi, the population loss as a function of the order parameters, without weight decay",
         },
         "Matrices": {
@@ -32,6 +34,7 @@ GLOSSARY = MappingProxyType(
         "Couplings": {
             "g_kl": "gradient of Phi by q_kl, over ordered pairs: dPhi = sum_kl g_kl dq_kl",
             "g1_kl, g2_kl": "gradients of Phi by q1_kl and q2_kl, over ordered pairs",
+            "dPhi_R": "gradient of Phi by an explicit trace R, by the name that the model gives it",
             "beta_k": "bias of the mean of form k: sqrt(d) dPhi/dm_k, which keeps tr S_k at zero",
             "gamma": "weight decay",
         },

@@ -55,10 +55,15 @@ def of_model(name: str) -> dict[str, dict[str, str]]:
         str(letter): f"{'' if str(word) == str(letter) else f'{word}: '}{explain(str(letter)) or 'a factor of its own'}"
         for letter, word in seen.expansion.items()
     }
+    # The names of explicit traces are the model's own, so that no glossary can have them.
+    traces = {trace.name: f"tr({trace.matrix}), which the loss reads as a number" for trace in model.traces}
+    slopes = {f"dPhi_{name}": f"gradient of Phi by {name}" for name in traces}
     return {
-        "Order parameters": {item.name: explain(item.name) or "" for item in default_observables(model, seen)},
+        "Order parameters": {
+            item.name: traces.get(item.name) or explain(item.name) or "" for item in default_observables(model, seen)
+        },
         "Matrices in words": letters,
-        "Couplings": {coupling.name: explain(coupling.name) or "" for coupling in seen.couplings},
+        "Couplings": {c.name: slopes.get(c.name) or explain(c.name) or "" for c in seen.couplings},
     }
 
 
