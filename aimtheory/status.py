@@ -55,7 +55,7 @@ _ADVICE = {
     Ending.UNCHECKED: "no lower degree was compared, so nothing says how far to trust this; solve with check=True or "
     "compare by hand",
     Ending.UNTRUSTED: "degrees M and M-2 disagree after trusted_until: do not use later values; raise the degree, with "
-    "closure='gns', which converges for all times",
+    "closure='gns', which does not blow up, or use closure='exact' where it applies",
     Ending.UNCONVERGED: "a seed ended far from a fixed point: do not use its last numbers; see the change, allow more "
     "iterations, add damping or raise dim",
     Ending.BROKEN: "an assumption of the theory failed on the way; the trajectory goes up to there",

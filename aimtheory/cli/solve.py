@@ -32,7 +32,7 @@ def register(subparsers: Subparsers) -> None:
     add_model(parser)
     parser.add_argument("--degree", type=int, default=11, metavar="M", help="truncation degree (default %(default)s)")
     parser.add_argument(
-        "--closure", default="gns", help="gns (converges for all times), zero, matrix (default %(default)s)"
+        "--closure", default="gns", help="gns (does not blow up), exact, auto, zero, matrix (default %(default)s)"
     )
     parser.add_argument("--dim", type=int, help="dimension d of --closure matrix")
     parser.add_argument("--seed", type=int, help="seed of --closure matrix")

@@ -56,7 +56,7 @@ def solve(
 ) -> Trajectory:
     """The trajectory of a model's moments under online SGD in the limit d -> infinity, closed at degree M.
 
-    ``closure`` is ``"gns"`` (compressed operators: converges for all times), ``"zero"`` ([D] (13): diverges past its
+    ``closure`` is ``"gns"`` (compressed operators: does not blow up), ``"zero"`` ([D] (13): diverges past its
     radius of convergence without weight decay), ``"matrix"`` (the flow on sampled matrices, ``dim=``, ``seed=``) or a
     ``Closure``. Time is t = n x clock x learning_rate / d. ``observables`` are names (default: traces, overlaps
     q and p of the trained index, loss). ``initial`` replaces the model's laws: parameter matrices by name, a

@@ -71,8 +71,9 @@ def test_options_are_arguments_with_the_same_default(command, function):
 
 def test_the_options_of_a_channel_are_the_arguments_of_its_class():
     assert tuple(aim.bayes.CHANNELS) == CHANNELS
-    for name, channel in OWN_OPTIONS.items():
-        assert name in inspect.signature(aim.bayes.CHANNELS[channel]).parameters
+    for name, owners in OWN_OPTIONS.items():
+        for channel in owners:
+            assert name in inspect.signature(aim.bayes.CHANNELS[channel]).parameters
 
 
 @pytest.mark.parametrize(
