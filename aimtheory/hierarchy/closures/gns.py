@@ -28,8 +28,8 @@ class Gns(Closure):
     The compressed matrices follow the same matrix flow and moments are vacuum expectations. All moments up to degree 2m
     + 1 are exact at time zero, so that the closure uses the data of the zero closure of degree M; positivity is kept,
     nothing blows up. The flow conserves the rank of S = W W^T and the compressed S does not, so that students of width
-    below 1 can be wrong at late times: compare with ``Exact`` where it applies. An even degree M uses m = (M - 2)/2 and is
-    exact to M - 1. Size: 2^{m+1} - 1 for two letters.
+    below 1 can be wrong at late times: compare with ``Exact`` where it applies. An even degree M uses m = (M - 2)/2 and
+    is exact to M - 1. Size: 2^{m+1} - 1 for two letters.
     """
 
     name: ClassVar[str] = "gns"
