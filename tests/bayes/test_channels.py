@@ -7,6 +7,7 @@ import numpy as np
 import pytest
 from hypothesis import given
 from hypothesis import strategies as st
+from scipy.integrate import quad
 from scipy.special import log_ndtr
 from scipy.stats import multivariate_normal
 
@@ -208,9 +209,22 @@ def test_sampler_reproduces_hardmax():
 
 
 def test_the_error_shows_an_unresolved_likelihood():
-    channel = GeneralChannel.from_sampler(2, lambda u, _: u[:, 0] > 0.123, 2, directions=[[0, 1, 0]])
-    measured = channel.signal(0.9999, 1e-4)
+    jump = GeneralChannel.from_sampler(2, lambda u, _: u[:, 0] * u[:, 1] > 0.123, 2, directions=[[0, 1, 0], [1, 0, -1]])
+    measured = jump.signal(0.9999, 1e-4)
     assert float(measured.error) > 0.02 * float(measured.value)
+
+
+def test_a_jump_on_one_axis_is_resolved():
+    """y = 1(h_12 > tau): 2 E phi(k)^2/(Phi(k) Phi(-k))/V over k = (omega - tau)/sqrt V, by scipy's quadrature."""
+    q, v, tau = 0.9999, 1e-4, 0.123
+    channel = GeneralChannel.from_sampler(2, lambda u, _: u[:, 0] > tau, 2, directions=[[0, 1, 0]])
+
+    def integrand(k):
+        score = np.exp(-k * k - np.log(2 * np.pi) - log_ndtr(k) - log_ndtr(-k))
+        return score * np.exp(-((tau + np.sqrt(v) * k) ** 2) / (2 * q)) * np.sqrt(v / (2 * np.pi * q))
+
+    expected = 2 * quad(integrand, -12, 12, epsabs=1e-14)[0] / v
+    assert float(channel.signal(q, v).value) == pytest.approx(expected, rel=1e-9)
 
 
 def test_several_matrices():

@@ -134,9 +134,10 @@ def test_bad_grids(width, alpha, message):
         phase_diagram("softmax", 2, width, alpha)
 
 
-def test_unconverged_is_not_a_number():
+def test_unconverged_is_not_a_number(monkeypatch):
     """A tolerance that floats cannot meet leaves NaN and a status, not a number that looks fine."""
-    curve = StateEvolution(make_prior(0.5), HardmaxChannel(2)).curve([0.1, 0.2, 0.3], tolerance=-1.0)
+    monkeypatch.setattr(StateEvolution, "_tolerance", lambda _, asked: -asked)
+    curve = StateEvolution(make_prior(0.5), HardmaxChannel(2)).curve([0.1, 0.2, 0.3])
     assert np.all(np.isnan(curve.mmse))
     assert set(curve.status) == {"not converged"}
     assert not curve.ok
