@@ -308,7 +308,7 @@ def test_memory_is_that_of_the_tokens():
         ({"dtype": "float16"}, "dtype = 'float16'"),
         ({"memory_limit": -1}, "memory_limit = -1"),
         ({"channel": "relu"}, "'relu' is unknown"),
-        ({"noise": 1.0}, "options"),
+        ({"flips": 0.1}, "options"),
     ],
 )
 def test_bad_input_is_named(changes, message):
