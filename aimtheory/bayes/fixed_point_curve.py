@@ -232,6 +232,8 @@ class FixedPointCurve(Result):
             at = x[active]
             value_alpha, value_variance = self.evaluate(np.exp(at))
             f = flip * self.level(value_alpha) - goal[active]
+            # Rounded past the threshold, where the level is infinite: above every goal.
+            f = np.where(np.isnan(f), np.inf, f)
             place = live[active]
             qhat[place], variance[place] = np.exp(at), value_variance
             residual[place] = np.abs(value_alpha / alpha[place] - 1)

@@ -138,7 +138,7 @@ def test_divergence_table_of_the_zero_closure(model):
     )
     dim = 600
     sampled = model.sample(dim, np.random.default_rng(0))
-    first, second = sampled[0]["W1"], sampled[1]["W2"]
+    first, second = sampled["W1"], sampled["W2"]
     student, teacher = first @ first.T, second @ second.T
 
     def exact(name, times):
