@@ -24,7 +24,7 @@ def check_closure_map(hierarchy: MomentHierarchy, closure: ClosureMap | None) ->
     >>> S1 = h.words[0]
     >>> known = check_closure_map(h, {S1 * S1 * S1: moment_symbol(S1) * moment_symbol(h.words[2])})
     >>> str(known[h.missing[0]]), str(known[h.missing[1]])
-    ('tr(S1)*tr(S1 S1)', '0')
+    ('tr(S1 S1)*tr(S1)', '0')
 
     Raises ``InputError`` for a word that is not missing, or an expression in anything but moments that are kept.
     """

@@ -72,7 +72,7 @@ def _excess_residual(state: AmpState) -> float:
     if len(state.priors) > 1:
         return 1.0
     variance, qhat = float(np.ravel(state.variance)[0]), float(np.ravel(state.qhat)[0])
-    alpha = state.tokens.samples / state.tokens.dim**2
+    alpha = state.tokens.samples / state.dim**2
     overlap = max(state.priors[0].second_moment - variance, 0.0)
     expected = alpha * float(state.channel.signal(overlap, variance).value)
     return qhat / expected if 0 < expected < math.inf else 1.0

@@ -62,7 +62,8 @@ def test_a_state_doubled_in_place_has_its_own_moments():
     state = closed.initial
     before = float(closed.read("t_1", state))
     state *= 2
-    assert float(closed.read("t_1", state)) == pytest.approx(2 * before, rel=1e-14)
+    # The state is W, and t_1 = tr W W^T.
+    assert float(closed.read("t_1", state)) == pytest.approx(4 * before, rel=1e-14)
     assert closed.initial is not closed.initial
     assert float(closed.read("t_1", closed.initial)) == before
 

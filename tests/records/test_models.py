@@ -98,7 +98,8 @@ def test_a_channel_that_is_a_function_is_named():
 
 def test_fixed_points_of_several_matrices(tmp_path):
     two = np.array([0.25, 0.5])
-    point = MultiIndexFixedPoint(0.3, two, 1 - two, 2 * two, 1e-9, 0.02, 1e-4, "uninformed", "converged")
+    matrices = np.diag(two), np.eye(2) - np.diag(two), 2 * np.diag(two)
+    point = MultiIndexFixedPoint(0.3, *matrices, 1e-9, 0.02, 1e-4, -0.5, "uninformed", "converged")
     for suffix in (".nc", ".json"):
         assert aim.load(point.save(tmp_path / f"p{suffix}")) == point
     assert same_value(point.to_dataframe()["mmse"].to_numpy(), 1 - two)
