@@ -77,6 +77,9 @@ def written(
     if unknown:
         raise InputError(f"a law is given for {unknown[0]!r}, which is not a letter of {name} = {polynomial}")
     moving = {letter.name for letter in polynomial.letters} if trained is True else set(trained or ())
+    unknown = sorted(moving - {letter.name for letter in polynomial.letters})
+    if unknown:
+        raise InputError(f"trained letter {unknown[0]!r} is not a letter of {name} = {polynomial}")
     parameters = tuple(
         Parameter(x.name, x.rows, x.columns, known.get(x.name), x.name in moving, x.symmetric)
         for x in polynomial.letters
