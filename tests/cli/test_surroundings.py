@@ -70,7 +70,7 @@ def test_a_name_that_the_terminal_cannot_spell(model_file, encoding, monkeypatch
 
     # The escapes are those of TOML: the text is the same model.
     assert tomllib.loads(said("models", "--show", str(model_file)))["name"] == NAME
-    assert "tied, L = 1" in said("derive", str(model_file), "--degree", "2")
+    assert "S1 = W1 W1^T (trained)" in said("derive", str(model_file), "--degree", "2")
     assert json.loads(said("derive", str(model_file), "--degree", "2", "--json"))["model"] == NAME
 
 
