@@ -291,7 +291,15 @@ class Potential:
     def _tied(self, q: np.ndarray) -> tuple[float, np.ndarray, float]:
         rows = self._softmax_rows
         if rows is not None and rows.covers(q, q):
+            # Two tokens are one dimension, on which nodes are fast; where they do not resolve a steep row, rows do.
+            if self.tokens == 2 and not rows.lengths.causal and self._tied_rules is not None:
+                found = self._tied_by_rules(q)
+                if found[2] <= 10 * self.tolerance * max(1.0, float(np.abs(found[1]).max())):
+                    return found
             return rows.tied(q)
+        return self._tied_by_rules(q)
+
+    def _tied_by_rules(self, q: np.ndarray) -> tuple[float, np.ndarray, float]:
         rules = self._tied_rules
         if rules is None:
             found = self._expect(np.zeros(self.indices), q, q, 2)

@@ -360,7 +360,7 @@ def test_several_matrices_seen_separately():
         (lambda: StateEvolution(bayes_wishart(1), "softmax"), "must be a Channel"),
         (lambda: mmse_curve("softmax", 1, 0.5, [0.1]), "tokens = 1"),
         (lambda: mmse_curve("relu", 2, 0.5, [0.1]), "unknown"),
-        (lambda: mmse_curve("softmax", 2, 0.5, [0.1], noise=1.0), "does not take"),
+        (lambda: mmse_curve("softmax", 2, 0.5, [0.1], flips=0.1), "does not take"),
         (lambda: mmse_curve(SoftmaxChannel(2), 3, 0.5, [0.1]), "contradicts"),
     ],
 )
