@@ -27,8 +27,14 @@ from aimtheory.spectra import GOE
 
 FloatArray = NDArray[np.float64]
 
-_SPLIT = 0.05
-"""Norm of the first estimates of equal heads, in units of the prior's."""
+_SPLIT = 0.003
+"""Norm e of the first estimates of equal heads, in units of the prior's by d. Their overlap m with the teachers is a
+fluctuation e/d, their own norm q = e^2, and both grow at one rate: below 1/d, m > q almost surely; above it the start
+is noise that the algorithm, which assumes m = q, takes for signal.
+"""
+
+_START = 1e-3
+"""The difference from which state evolution starts for such heads."""
 
 
 class JointAmpState(AmpState):
@@ -57,7 +63,7 @@ class JointAmpState(AmpState):
         if self.symmetric:
             noise = np.random.default_rng(0) if rng is None else rng
             scale = math.sqrt(self.errors[0, 0])
-            start = [_SPLIT * scale * GOE(1).sample(self.dim, noise) for _ in priors]
+            start = [_SPLIT / self.dim * scale * GOE(1).sample(self.dim, noise) for _ in priors]
             self.estimates = self.estimates + np.stack(start)
 
     def step(self) -> bool:
@@ -128,7 +134,7 @@ def joint_state_evolution(
     evolution = MultiIndexStateEvolution(priors, channel)
     spread = evolution.prior.spread
     split = evolution.channel.exchangeable and evolution.prior.exchangeable
-    variance = used = (1 - _SPLIT**2) * spread if split else spread
+    variance = used = (1 - _START) * spread if split else spread
     start = variance
     variances, qhats = [np.diagonal(spread)], [np.zeros(len(spread))]
     for step in range(steps):
