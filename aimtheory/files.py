@@ -1,4 +1,7 @@
-"""Files: read in whatever encoding they say, written whole or not at all and never over an existing one unasked."""
+"""Files: read in whatever encoding they say, written whole or not at all and never over an existing one unasked.
+
+Also which classes a file may name.
+"""
 
 from __future__ import annotations
 
@@ -8,8 +11,11 @@ import tempfile
 from collections.abc import Iterator
 from contextlib import contextmanager
 from pathlib import Path
+from typing import TypeVar
 
 from aimtheory.errors import InputError
+
+T = TypeVar("T")
 
 RESULT_SUFFIXES = (".nc", ".json", ".csv", ".parquet")
 """What a result can be saved as; the first two can be loaded again."""
@@ -113,4 +119,27 @@ def write_text(path: str | Path, text: str) -> Path:
     return target
 
 
-__all__ = ["RESULT_SUFFIXES", "atomic_file", "check_input", "check_output", "read_text", "write_text"]
+def named_subclasses(base: type[T], attribute: str) -> dict[str, type[T]]:
+    """The subclasses, at any depth, that set the class attribute themselves, by its value: what a file may name.
+
+    Read anew at each call, since a class may be defined at any time.
+    """
+    found: dict[str, type[T]] = {}
+    pending = base.__subclasses__()
+    while pending:
+        cls = pending.pop()
+        pending.extend(cls.__subclasses__())
+        if attribute in vars(cls):
+            found[getattr(cls, attribute)] = cls
+    return dict(sorted(found.items()))
+
+
+__all__ = [
+    "RESULT_SUFFIXES",
+    "atomic_file",
+    "check_input",
+    "check_output",
+    "named_subclasses",
+    "read_text",
+    "write_text",
+]

@@ -12,7 +12,6 @@ from aimtheory.errors import AssumptionError, InputError, NumericsError
 from aimtheory.hierarchy.views import Views
 from aimtheory.model import AttentionModel
 from aimtheory.population import check_extensive_rank
-from aimtheory.scalars import Scalar
 from aimtheory.spectra import (
     FockFamily,
     FockLetter,
@@ -48,7 +47,7 @@ def initial_law(model: AttentionModel, views: Views) -> JointLaw:
     else:
         quiver, widths = fock_quiver(model, views)
         base = FockFamily({str(letter): _factors(views, letter) for letter in matrices}, quiver, widths)
-    return with_scalars(base, views, {name: float(value) for name, value in initial_scalars(model).items()})
+    return with_scalars(base, views, initial_scalars(model))
 
 
 def _view_law(model: AttentionModel, views: Views, letter: Letter) -> SpectralLaw | None:
@@ -102,7 +101,7 @@ def fock_quiver(model: AttentionModel, views: Views) -> tuple[tuple[FockLetter, 
     return tuple(quiver), widths
 
 
-def initial_scalars(model: AttentionModel) -> dict[str, Scalar]:
+def initial_scalars(model: AttentionModel) -> dict[str, float]:
     """Where the trainable scalars start, by name."""
     rng = np.random.default_rng(0)  # the law of a number is a constant
     return {x.name: float(x.known_law().draw(1, 1, 1, rng)[0, 0]) for x in model.parameters if x.is_scalar}

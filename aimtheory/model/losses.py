@@ -18,6 +18,7 @@ import sympy as sp
 
 from aimtheory.errors import InputError
 from aimtheory.expression import parse_expression
+from aimtheory.files import named_subclasses
 from aimtheory.frozen import ByValue, Uncached
 from aimtheory.model.activations import (
     ACTIVATION_KEYS,
@@ -687,14 +688,7 @@ def bracket_latex(terms: str) -> str:
 
 def loss_types() -> dict[str, type[Loss]]:
     """Every loss that a file may name, by name."""
-    found: dict[str, type[Loss]] = {}
-    pending = Loss.__subclasses__()
-    while pending:
-        cls = pending.pop()
-        pending.extend(cls.__subclasses__())
-        if "loss_name" in vars(cls):
-            found[cls.loss_name] = cls
-    return dict(sorted(found.items()))
+    return named_subclasses(Loss, "loss_name")  # type: ignore[type-abstract]  # only subclasses come out
 
 
 __all__ = [

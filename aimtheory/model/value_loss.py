@@ -73,12 +73,16 @@ class ValueLoss(TeacherStudentLoss):
             )
         return result
 
+    def _trace_scale(self, a: int, b: int) -> float:
+        """(½ for a = b, else 1) s_a s_b: what R_ab is multiplied by, besides the product of the two outputs."""
+        return self.heads[a][2] * self.heads[b][2] * (0.5 if a == b else 1.0)
+
     def trace_terms(self) -> tuple[PairTerm, ...]:
         """The coefficients of the traces, products of two heads each."""
         result = []
         for a, b in self.pairs:
             pair = (self.heads[a][:2],) if a == b else (self.heads[a][:2], self.heads[b][:2])
-            scale = self.heads[a][2] * self.heads[b][2] * (0.5 if a == b else 1.0)
+            scale = self._trace_scale(a, b)
             result.append(PairTerm(pair, scale, self.indices))
         return tuple(result)
 
@@ -94,7 +98,7 @@ class ValueLoss(TeacherStudentLoss):
         metric = covariance.astype(forms.dtype)
         result = np.empty((*forms.shape[:-3], len(self.pairs)), dtype=forms.dtype)
         for n, (a, b) in enumerate(self.pairs):
-            scale = self.heads[a][2] * self.heads[b][2] * (0.5 if a == b else 1.0)
+            scale = self._trace_scale(a, b)
             result[..., n] = scale * np.einsum("...ij,...ij->...", outputs[a], outputs[b] @ metric)
         return result
 

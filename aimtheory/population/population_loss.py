@@ -243,13 +243,6 @@ class PopulationLoss:
         """The same function of means and overlaps alone, at values of the explicit traces."""
         return BoundLoss(self, self._traces(traces))
 
-    @cached_property
-    def has_tied_closed_form(self) -> bool:
-        """True when Φ has a closed form on the tied line."""
-        zero = [sp.S.Zero] * self.indices
-        q = sp.eye(self.indices)
-        return self.symbolic_value(zero, q, q) is not None
-
     def sampled(
         self, mean: FloatArray, q1: FloatArray, q2: FloatArray, traces: ArrayLike = (), *, samples: int
     ) -> SampledPotential | None:

@@ -13,6 +13,7 @@ import sympy as sp
 from numpy.typing import NDArray
 
 from aimtheory.errors import InputError
+from aimtheory.files import named_subclasses
 from aimtheory.scalars import Scalar
 
 if TYPE_CHECKING:
@@ -100,14 +101,7 @@ class InitialLaw(MatrixLaw):
 
 def law_types() -> dict[str, type[MatrixLaw]]:
     """Every law that a file may name, by name."""
-    found: dict[str, type[MatrixLaw]] = {}
-    pending = MatrixLaw.__subclasses__()
-    while pending:
-        cls = pending.pop()
-        pending.extend(cls.__subclasses__())
-        if "law_name" in vars(cls):
-            found[cls.law_name] = cls
-    return dict(sorted(found.items()))
+    return named_subclasses(MatrixLaw, "law_name")
 
 
 def plain(value: Any) -> Any:
