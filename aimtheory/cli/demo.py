@@ -167,7 +167,7 @@ def _trajectory(folder: Path, session: Session, record: dict[str, Any]) -> Traje
     from aimtheory.records import as_data
 
     _heading(session, 3, f"The trajectory of {MODEL} under the gns closure of degree 11, which converges for all times")
-    theory = solve(library.load(MODEL), degree=11, times=np.linspace(0, 4, 9))
+    theory = solve(library.load(MODEL), degree=11, times=np.linspace(0, 4, 9), closure="gns")
     session.say(theory.table())
     session.say(str(theory.status))
     theory.save(folder / "run.nc", overwrite=True)
@@ -233,7 +233,14 @@ def _spectrum(folder: Path, session: Session, simulation: SgdRun) -> None:
         5,
         f"The spectrum of the student at t = {time:.3g}: gns closure of degree {_SPECTRUM_DEGREE}, eigenvalues of SGD",
     )
-    fine = solve(simulation.model, degree=_SPECTRUM_DEGREE, times=[0.0, time], observables=["p_12"], check=False)
+    fine = solve(
+        simulation.model,
+        degree=_SPECTRUM_DEGREE,
+        times=[0.0, time],
+        closure="gns",
+        observables=["p_12"],
+        check=False,
+    )
     measure = fine.spectral_measure(time, "S1")
     eigenvalues = simulation.eigenvalues["S1"][:, middle]
     for order in (1, 2, 3):

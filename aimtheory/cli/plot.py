@@ -117,14 +117,11 @@ def draw(results: dict[str, Any], arguments: argparse.Namespace) -> Figure:
         return _spectrum(list(runs.values()), simulations, arguments)
     if len(runs) == 1 and not simulations:
         return trajectory_plot(next(iter(runs.values())), names)
-    labels = {f"{run.closure.name}, M = {run.degree}": run for run in runs.values()}
+    labels = {run.method: run for run in runs.values()}
     if len(labels) < len(runs):
         distinct = len({Path(path).stem for path in runs}) == len(runs)
         fronts = [("" if distinct else f"{n}. ") + plain_text(Path(path).stem, 40) for n, path in enumerate(runs, 1)]
-        labels = {
-            f"{front}: {run.closure.name}, M = {run.degree}": run
-            for front, run in zip(fronts, runs.values(), strict=True)
-        }
+        labels = {f"{front}: {run.method}": run for front, run in zip(fronts, runs.values(), strict=True)}
     return comparison_plot(labels, simulations[0] if simulations else None, names or ["p_12"])
 
 

@@ -25,14 +25,23 @@ def register(subparsers: Subparsers) -> None:
         subparsers,
         "solve",
         "solve a model's dynamics in the limit of large d",
-        "  aimtheory solve tied-softmax --degree 11 --closure gns --times 0:4:9 --observables p_12,loss -o run.nc\n"
-        "  aimtheory solve tied-softmax --degree 11 --times 0:4:9 --events p_12=0.3",
+        "  aimtheory solve tied-softmax --degree 11 --closure zero --times 0:4:9 --observables p_12,loss -o run.nc\n"
+        "  aimtheory solve tied-softmax --times 0:4:9 --events p_12=0.3",
         output="save the trajectory to FILE: .nc or .json for 'aimtheory plot' and aimtheory.load, .csv or .parquet",
     )
     add_model(parser)
-    parser.add_argument("--degree", type=int, default=11, metavar="M", help="truncation degree (default %(default)s)")
     parser.add_argument(
-        "--closure", default="gns", help="gns (does not blow up), exact, auto, zero, matrix (default %(default)s)"
+        "--degree",
+        type=int,
+        default=11,
+        metavar="M",
+        help="truncation degree, where the closure truncates (default %(default)s)",
+    )
+    parser.add_argument(
+        "--closure",
+        default="auto",
+        help="auto (exact where it applies, gns elsewhere), exact, gns (does not blow up), zero, matrix "
+        "(default %(default)s)",
     )
     parser.add_argument("--dim", type=int, help="dimension d of --closure matrix")
     parser.add_argument("--seed", type=int, help="seed of --closure matrix")

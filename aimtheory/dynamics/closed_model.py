@@ -15,6 +15,7 @@ from aimtheory.dynamics.branch import Branch
 from aimtheory.dynamics.coupling_values import CouplingValues, Evaluation, OrderParameters
 from aimtheory.errors import InputError
 from aimtheory.hierarchy import Closure, Views, closure, views
+from aimtheory.hierarchy.closed_system import NO_TRUNCATION
 from aimtheory.hierarchy.closures import ClosedSystem, ClosureProblem
 from aimtheory.hierarchy.initial_moments import ParameterMatrices
 from aimtheory.hierarchy.moments import check_degree, check_model
@@ -44,9 +45,12 @@ class ClosedModel:
 
     model: AttentionModel
     closure: Closure
-    degree: int
+    degree: int | None
+    """None where it was left out, as nothing is truncated."""
     initial_law: JointLaw | ParameterMatrices | None = None
     initial_mean: FloatArray | None = None
+    choice: str | None = None
+    """Which closure ``auto`` took, and why."""
 
     @cached_property
     def views(self) -> Views:
@@ -56,7 +60,18 @@ class ClosedModel:
     @cached_property
     def system(self) -> ClosedSystem:
         """The state and its drift, linear in the couplings."""
-        return self.closure.close(ClosureProblem(self.model, self.views, self.degree, self.initial_law))
+        return self.closure.close(_problem(self))
+
+    @cached_property
+    def second_rule(self) -> ClosedModel | None:
+        """The same model with another quadrature in its closure; None where the closure has no quadrature."""
+        other = self.closure.second_rule()
+        if other is None:
+            return None
+        second = replace(self, closure=other)
+        # Cached properties that do not depend on the closure.
+        second.__dict__.update(views=self.views, couplings=self.couplings)
+        return second
 
     @cached_property
     def couplings(self) -> CouplingValues:
@@ -183,8 +198,8 @@ def read_states(
 def close(
     model: AttentionModel,
     *,
-    degree: int,
-    closure: str | Closure = "gns",
+    degree: int | None = None,
+    closure: str | Closure = "auto",
     initial: JointLaw | ParameterMatrices | None = None,
     initial_mean: ArrayLike | None = None,
     **closure_options: object,
@@ -192,11 +207,12 @@ def close(
     """Close a model's hierarchy at degree M: a finite system dy/dt = rhs(t, y), for an integrator of your own.
 
     Arguments as for ``solve``, which integrates the same system. ``closed.initial`` is y(0), ``closed.rhs(t, y)`` the
-    right-hand side and ``closed.read("p_12", y)`` an observable. Raises ``InputError`` for a bad degree or closure.
+    right-hand side and ``closed.read("p_12", y)`` an observable; ``closed.choice`` says which closure ``auto`` took.
+    Raises ``InputError`` for a bad closure or degree, and for one left out where it is needed.
 
     >>> import aimtheory as aim
     >>> from scipy.integrate import solve_ivp
-    >>> closed = aim.close(aim.models.load("tied-softmax"), degree=7)
+    >>> closed = aim.close(aim.models.load("tied-softmax"))
     >>> path = solve_ivp(closed.rhs, (0, 1), closed.initial, rtol=1e-8)
     >>> round(float(closed.read("p_12", path.y[:, -1])), 3)
     0.221
@@ -206,10 +222,21 @@ def close(
         raise InputError(
             f"options {', '.join(closure_options)} go with a closure's name; a Closure already has its own"
         )
-    order, start = check_degree(degree), _initial_mean(model, initial_mean)
-    closed = ClosedModel(model, _closure(closure, closure_options), order, initial, start)
-    chosen = closed.closure.resolve(ClosureProblem(model, closed.views, order, initial))
-    return closed if chosen is closed.closure else replace(closed, closure=chosen)
+    order = None if degree is None else check_degree(degree)
+    closed = ClosedModel(model, _closure(closure, closure_options), order, initial, _initial_mean(model, initial_mean))
+    problem = _problem(closed)
+    chosen, choice = closed.closure.resolve(problem), closed.closure.choice(problem)
+    if order is None and chosen.needs_degree:
+        raise InputError(
+            f"closure {chosen.name!r} truncates the hierarchy, and no degree is given; give one, such as degree=11"
+            + (f" ({choice})" if choice else "")
+        )
+    return closed if chosen is closed.closure else replace(closed, closure=chosen, choice=choice)
+
+
+def _problem(closed: ClosedModel) -> ClosureProblem:
+    degree = NO_TRUNCATION if closed.degree is None else closed.degree
+    return ClosureProblem(closed.model, closed.views, degree, closed.initial_law)
 
 
 def _closure(value: str | Closure, options: dict[str, object]) -> Closure:

@@ -39,9 +39,9 @@ closure.
 def solve(
     model: AttentionModel,
     *,
-    degree: int,
+    degree: int | None = None,
     times: ArrayLike,
-    closure: str | Closure = "gns",
+    closure: str | Closure = "auto",
     observables: Iterable[str | Word | Observable] | None = None,
     initial: JointLaw | ParameterMatrices | None = None,
     initial_mean: ArrayLike | None = None,
@@ -54,21 +54,23 @@ def solve(
     progress: Progress | None = None,
     **closure_options: object,
 ) -> Trajectory:
-    """The trajectory of a model's moments under online SGD in the limit d -> infinity, closed at degree M.
+    """The trajectory of a model's moments under online SGD in the limit d -> infinity, exact or closed at degree M.
 
-    ``closure`` is ``"gns"`` (compressed operators: does not blow up), ``"zero"`` ([D] (13): diverges past its
-    radius of convergence without weight decay), ``"matrix"`` (the flow on sampled matrices, ``dim=``, ``seed=``) or a
-    ``Closure``. Time is t = n x clock x learning_rate / d. ``observables`` are names (default: traces, overlaps
-    q and p of the trained index, loss). ``initial`` replaces the model's laws: parameter matrices by name, a
-    ``FreeFamily``, a ``MatrixFamily`` or ``JointMoments``. With ``check`` the system is also solved at degree M-2,
-    which gives ``errors`` and ``trusted_until``. ``progress`` is called with (time, final time). Approximate; the
-    local error of the integrator is at most atol + rtol |y|.
+    ``closure`` is ``"auto"`` (``exact`` where it applies, ``gns`` elsewhere; the status says which and why),
+    ``"exact"`` (nothing truncated: the degree may be left out), ``"gns"`` (compressed operators: does not blow up),
+    ``"zero"`` ([D] (13): diverges past its radius of convergence without weight decay), ``"matrix"`` (the flow on
+    sampled matrices, ``dim=``, ``seed=``) or a ``Closure``. Time is t = n x clock x learning_rate / d.
+    ``observables`` are names (default: traces, overlaps q and p of the trained index, loss). ``initial`` replaces
+    the model's laws: parameter matrices by name, a ``FreeFamily``, a ``MatrixFamily`` or ``JointMoments``. With
+    ``check`` the system is also solved at degree M-2, which gives ``errors`` and ``trusted_until``; under ``exact``
+    a second run does, with fewer nodes and looser tolerances. ``progress`` is called with (time, final time).
+    Approximate; the local error of the integrator is at most atol + rtol |y|.
 
     A blow-up or Ctrl-C gives a trajectory up to there with a status that says so. Raises ``InputError`` for a bad
-    degree, time, closure or observable.
+    degree, time, closure or observable, and for a degree left out where the closure needs it.
 
     >>> import aimtheory as aim
-    >>> run = aim.solve(aim.models.load("tied-softmax"), degree=7, times=[0, 0.5, 1])
+    >>> run = aim.solve(aim.models.load("tied-softmax"), times=[0, 0.5, 1])
     >>> run.status.code, [round(float(p), 3) for p in run["p_12"]]
     ('complete', [0.0, 0.112, 0.221])
     """
@@ -169,7 +171,9 @@ def _compare(task: _Task, run: _Run) -> _Comparison:
     """Solve at a coarser degree on a finer grid, where there is one, and take the differences."""
     closed, result = task.closed, run.integration
     errors = {one.name: np.full(len(result.times), np.nan) for one in task.observables}
-    coarser = closed.closure.coarser_degree(closed.degree)
+    if task.check and len(result.times) and closed.second_rule is not None:
+        return _compare_rules(task, run, closed.second_rule)
+    coarser = None if closed.degree is None else closed.closure.coarser_degree(closed.degree)
     if not task.check or not len(result.times) or closed.system.is_exact or coarser is None or coarser < 2:
         return _Comparison(errors)
     lower = ClosedModel(closed.model, closed.closure, coarser, closed.initial_law, closed.initial_mean)
@@ -197,24 +201,46 @@ def _compare(task: _Task, run: _Run) -> _Comparison:
     return _Comparison(errors, times[last] if last >= 0 else 0.0, rough.code is Ending.INTERRUPTED)
 
 
+def _compare_rules(task: _Task, run: _Run, second: ClosedModel) -> _Comparison:
+    """Solve with another quadrature at ten times the tolerances, and take the differences: both errors show."""
+    result = run.integration
+    errors = {one.name: np.full(len(result.times), np.nan) for one in task.observables}
+    looser = Tolerances(10 * task.tolerances.rtol, 10 * task.tolerances.atol)
+    other = integrate(second, result.times, looser, dense=False)
+    count = len(other.times)
+    low = read_states(second, task.observables, other.states, [other.branch_at(float(t)) for t in other.times])
+    worst = np.zeros(count)
+    for name, values in run.values.items():
+        gap = np.abs(values[:count] - low[name])
+        worst = np.maximum(worst, gap / np.maximum(1.0, np.abs(values[:count])))
+        errors[name][:count] = gap
+    bad = np.flatnonzero(~(worst <= task.trust))
+    last = count - 1 if not len(bad) else int(bad[0]) - 1
+    until = float(other.times[last]) if last >= 0 else 0.0
+    return _Comparison(errors, until, other.code is Ending.INTERRUPTED)
+
+
 def _judge(task: _Task, run: _Run, comparison: _Comparison) -> _Verdict:
     """Status and time of trust, from how the integration ended, the comparison, and doubts about the couplings."""
     closed, result = task.closed, run.integration
     chosen, code = closed.closure, result.code
-    notes = [*_mean_notes(closed), *result.notes]
+    notes = [*([closed.choice] if closed.choice else []), *_mean_notes(closed), *result.notes]
     if code is Ending.DIVERGED and chosen.name == "zero":
         notes.append("the zero closure does this past its convergence time: use closure='gns', or add weight decay")
     reached = float(result.times[-1]) if len(result.times) else 0.0
     well = code in (Ending.COMPLETE, Ending.EVENT)
     doubt = _doubt(task, result) if task.check else None
     if comparison.interrupted:
-        notes.append("interrupted while degree M-2 was compared: trusted_until is as far as that went")
+        notes.append("interrupted while a coarser computation was compared: trusted_until is as far as that went")
         code = Ending.INTERRUPTED
     if closed.system.is_exact:
-        trusted_until = reached
+        trusted_until = reached if comparison.agree_until is None else comparison.agree_until
         notes.append("the equations close by themselves: nothing was truncated")
+        if trusted_until < reached and well:
+            notes.append("the two quadratures differ after trusted_until: raise nodes=")
+            code = Ending.UNTRUSTED
     elif comparison.agree_until is None:
-        trusted_until = reached if not task.check or chosen.coarser_degree(closed.degree + 2) is None else 0.0
+        trusted_until = reached if not task.check or chosen.coarser_degree((closed.degree or 0) + 2) is None else 0.0
         code = Ending.UNCHECKED if well else code
     else:
         trusted_until = comparison.agree_until

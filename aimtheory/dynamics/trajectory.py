@@ -55,21 +55,21 @@ class NamedArrays(FrozenMapping[str, FloatArray]):
 @record("trajectory")
 @dataclass(frozen=True, eq=False)
 class Trajectory(Result):
-    """The moments of a model over time under a closure of degree M.
+    """The moments of a model over time, exact or under a closure of degree M (None where it was left out).
 
     A mapping from the names of its observables to arrays over ``times``: ``run["p_12"]``, ``dict(run)``, ``"loss" in
     run``. Any other observable or word that the states hold is read on demand, ``run["tr(S1 S2)"]``; ``run.at(t)``
     gives values between the times. ``status`` says what happened and what to do; ``errors[name]`` is the difference
-    from degree M-2 at each time (NaN where it was not compared) and ``trusted_until`` the last time up to which it
-    stays below ``trust_tolerance`` x max(1, |value|) for every observable. ``branches`` are those of the slaved means.
-    Time is t = n x clock x learning_rate / d.
+    from degree M-2, or from a second quadrature, at each time (NaN where it was not compared) and ``trusted_until``
+    the last time up to which it stays below ``trust_tolerance`` x max(1, |value|) for every observable. ``branches``
+    are those of the slaved means. Time is t = n x clock x learning_rate / d.
     """
 
     frame_dims: ClassVar[tuple[str, ...]] = ("time",)
 
     model: AttentionModel
     closure: Closure
-    degree: int
+    degree: int | None
     times: FloatArray
     values: Mapping[str, FloatArray]
     errors: Mapping[str, FloatArray]
@@ -101,6 +101,11 @@ class Trajectory(Result):
     def closed(self) -> ClosedModel:
         """The closed model whose states these are."""
         return ClosedModel(self.model, self.closure, self.degree, self.initial, self.initial_mean)
+
+    @property
+    def method(self) -> str:
+        """The closure for a legend, with its degree M where it has one: ``"gns, M = 11"``, ``"exact"``."""
+        return f"{self.closure.name}, M = {self.degree}" if self.closure.needs_degree else self.closure.name
 
     @property
     def views(self) -> Views:
@@ -245,7 +250,7 @@ class Trajectory(Result):
             Variable("time", self.times, ("time",), time_meaning(self.model), "learning time"),
             *(Variable(name, values, ("time",), meaning(name)) for name, values in self.values.items()),
             *(
-                Variable(f"{name}_error", values, ("time",), f"difference from degree M-2 in {name}")
+                Variable(f"{name}_error", values, ("time",), f"difference from a coarser computation in {name}")
                 for name, values in self.errors.items()
             ),
         )

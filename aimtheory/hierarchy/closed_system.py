@@ -18,6 +18,9 @@ from aimtheory.words import Letter, Word
 
 FloatArray = NDArray[np.float64]
 
+NO_TRUNCATION = 1 << 30
+"""The degree of a closure that truncates nothing: above that of any word."""
+
 
 @dataclass(frozen=True)
 class ClosureProblem:
@@ -77,6 +80,8 @@ class Closure(ABC):
     """
 
     name: ClassVar[str]
+    needs_degree: ClassVar[bool] = True
+    """False where nothing is truncated, so that the degree may be left out."""
 
     @abstractmethod
     def close(self, problem: ClosureProblem) -> ClosedSystem:
@@ -86,14 +91,22 @@ class Closure(ABC):
         """The closure that is used for a problem: itself, unless it chooses among others."""
         return self
 
+    def choice(self, problem: ClosureProblem) -> str | None:  # noqa: ARG002
+        """Which closure is used for a problem and why, where the closure chooses among others; None elsewhere."""
+        return None
+
     @property
     def options(self) -> Mapping[str, Any]:
         """The closure's own options, for storage beside a result."""
         return {}
+
+    def second_rule(self) -> Closure | None:
+        """The same closure with another quadrature, to compare with for an error estimate; None without quadrature."""
+        return None
 
     def coarser_degree(self, degree: int) -> int | None:
         """The degree to compare with for an error estimate: M - 2, or None when there is no coarser closure."""
         return degree - 2 if degree >= 4 else None
 
 
-__all__ = ["ClosedSystem", "Closure", "ClosureProblem"]
+__all__ = ["NO_TRUNCATION", "ClosedSystem", "Closure", "ClosureProblem"]

@@ -45,9 +45,7 @@ def trajectory_plot(run: Trajectory, observables: Sequence[str] | None = None) -
     mark_trust(axes, run)
     axes.set_xlabel(time_label(run.model))
     axes.set_ylabel(observable_label(names[0]) if len(names) == 1 else "order parameters")
-    axes.set_title(
-        f"{plain_text(run.model.name)}: {run.closure.name} closure of degree {run.degree}", fontsize=10, loc="left"
-    )
+    axes.set_title(f"{plain_text(run.model.name)}: {run.method}", fontsize=10, loc="left")
     axes.margins(x=0.02)
     figure.legend(loc="outside right upper", frameon=False)
     return figure

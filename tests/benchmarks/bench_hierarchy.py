@@ -86,7 +86,9 @@ def test_gns_prediction_against_the_sgd_that_it_predicts(benchmark):
 
     model = aim.models.load("tied-softmax")
     grid = np.linspace(0, 4, 9)
-    benchmark.pedantic(lambda: aim.solve(model, degree=11, times=grid), rounds=3, iterations=1, warmup_rounds=1)
+    benchmark.pedantic(
+        lambda: aim.solve(model, degree=11, closure="gns", times=grid), rounds=3, iterations=1, warmup_rounds=1
+    )
     dim, rate, batch, sample = 300, 0.01, 256, 100
     steps = 4 * dim / (4 * rate)
     options = {"dim": dim, "learning_rate": rate, "batch": batch, "observables": ["t_1"], "seed": 0}

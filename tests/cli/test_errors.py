@@ -38,7 +38,7 @@ def fails(capsys, *arguments):
         (["solve", "tied-softmax", "--observables", "magic"], "unknown observable 'magic'"),
         (["solve", "tied-softmax", "--observables", "tr(S1 S7)"], "S7"),
         (["solve", "tied-softmax", "--events", "p_12"], "not OBSERVABLE=LEVEL"),
-        (["solve", "tied-softmax", "--dim", "20"], "closure 'gns' does not take the options dim"),
+        (["solve", "tied-softmax", "--dim", "20"], "closure 'auto' does not take the options dim"),
         (["truncation", "exact-linear", "--degrees", "8,4"], "increasing"),
         (["truncation", "exact-linear", "--degrees", "4"], "at least two"),
         (["truncation", "exact-linear", "--reference", "oracle"], "invalid choice"),

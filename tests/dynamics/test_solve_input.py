@@ -14,10 +14,53 @@ def model():
     return aim.models.load("tied-hermite2")
 
 
-@pytest.mark.parametrize("degree", [1, 0, -3, 2.5, "4", True, None, float("nan")])
+@pytest.mark.parametrize("degree", [1, 0, -3, 2.5, "4", True, float("nan")])
 def test_bad_degree(model, degree):
     with pytest.raises(aim.InputError, match="degree"):
         aim.solve(model, degree=degree, times=[0, 0.01])
+
+
+def test_a_degree_may_be_left_out_where_nothing_is_truncated(model, tmp_path):
+    times, watched = [0, 0.5], ["t_1", "p_12"]
+    run = aim.solve(model, times=times, observables=watched)
+    assert (run.closure.name, run.degree, run.method) == ("exact", None, "exact")
+    assert any("'auto' took 'exact'" in note for note in run.status.notes)
+    given = aim.solve(model, degree=7, times=times, closure="exact", observables=watched)
+    assert all(np.array_equal(run[name], given[name]) for name in watched)
+    assert not any("auto" in note for note in given.status.notes)
+    back = aim.load(run.save(tmp_path / "run.json"))
+    assert back == run
+    assert np.array_equal(back["tr(S1 S1 S2)"], run["tr(S1 S1 S2)"])
+    matrix = aim.solve(model, times=times, closure="matrix", dim=20, observables=watched, check=False)
+    assert matrix.degree is None
+    for closure in ("gns", "zero"):
+        with pytest.raises(aim.InputError, match=f"closure '{closure}' truncates the hierarchy, and no degree"):
+            aim.solve(model, times=times, closure=closure)
+
+
+@pytest.mark.parametrize(("name", "reason"), [("untied-linear", "one trained matrix"), ("direct-linear", "tied")])
+def test_auto_says_why_it_truncates(name, reason):
+    model = aim.models.load(name)
+    with pytest.raises(aim.InputError, match=f"no degree is given.*'auto' took 'gns'.*{reason}"):
+        aim.solve(model, times=[0, 0.1])
+    run = aim.solve(model, degree=3, times=[0, 0.05], observables=["q1_12"], check=False)
+    assert run.closure.name == "gns"
+    assert any("'auto' took 'gns'" in note and reason in note for note in run.status.notes)
+
+
+@pytest.mark.parametrize(("nodes", "expected"), [(12, "untrusted"), (64, "complete")])
+def test_the_error_of_exact_is_that_of_its_nodes(nodes, expected):
+    """Too few nodes at a late time, against five times as many: the error told is the true one within a factor two."""
+    model = aim.AttentionModel.teacher_student(
+        tokens=1, activation="erf", parameterization="tied",
+        student=aim.Wishart(width=0.5, trace=0.5), teacher=aim.Wishart(width=1, trace=1),
+    )  # fmt: skip
+    asked = {"times": [0.5, 8.0, 30.0], "observables": ["p_12", "loss"], "closure": "exact"}
+    run = aim.solve(model, nodes=nodes, trust_tolerance=1e-4, **asked)
+    truth = aim.solve(model, nodes=160, check=False, rtol=1e-11, atol=1e-12, **asked)
+    assert run.status.code == expected
+    for name, errors in run.errors.items():
+        assert (np.abs(run[name] - truth[name]) < 2 * errors + 1e-8).all()
 
 
 @pytest.mark.parametrize(
@@ -175,7 +218,7 @@ def test_existing_files_are_kept(model, tmp_path):
 
 
 def test_representations(model):
-    run = aim.solve(model, degree=3, times=[0, 0.01], check=False)
+    run = aim.solve(model, degree=3, closure="gns", times=[0, 0.01], check=False)
     assert "degree=3" in repr(run)
     assert run._repr_latex_().startswith("$$")
     assert run.status.code == "unchecked"

@@ -31,7 +31,7 @@ def model():
 
 @pytest.fixture(scope="module")
 def degree_11(model):
-    return aim.solve(model, degree=11, times=TIMES)
+    return aim.solve(model, degree=11, closure="gns", times=TIMES)
 
 
 def test_degree_11_is_within_1e_4_of_the_converged_prototype(degree_11):
@@ -43,7 +43,7 @@ def test_degree_11_is_within_1e_4_of_the_converged_prototype(degree_11):
 
 
 def test_degree_13_is_within_1e_4_of_the_published_digits(model):
-    run = aim.solve(model, degree=13, times=TIMES, check=False)
+    run = aim.solve(model, degree=13, closure="gns", times=TIMES, check=False)
     assert np.abs(run["p_12"][1:] - P_12_FORTY_NODES).max() < 1e-4
     assert np.abs(run["p_12"][1:] - P_12_EIGHTY_NODES).max() < 1.6e-5
 
@@ -52,7 +52,7 @@ def test_status_and_trust(degree_11):
     assert degree_11.status.code == "complete"
     assert degree_11.trusted_until == 4.0
     assert degree_11.errors["p_12"].max() < 1e-3
-    strict = aim.solve(degree_11.model, degree=11, times=TIMES, trust_tolerance=1e-4)
+    strict = aim.solve(degree_11.model, degree=11, closure="gns", times=TIMES, trust_tolerance=1e-4)
     assert strict.status.code == "untrusted"
     assert 0.5 < strict.trusted_until < 2.5
     assert "trusted_until" in strict.status.advice
@@ -95,14 +95,14 @@ def test_gns_from_a_table_of_moments_is_gns_from_the_laws(model, degree_11):
     family = FreeFamily({"S1": aim.Wishart(width=1, trace=1), "S2": aim.Wishart(width=1, trace=1)})
     words = [word for length in range(1, 8) for word in itertools.product(("S1", "S2"), repeat=length)]
     table = JointMoments({word: family.moment(word) for word in words})
-    run = aim.solve(model, degree=7, times=TIMES, initial=table, check=False)
-    reference = aim.solve(model, degree=7, times=TIMES, check=False)
+    run = aim.solve(model, degree=7, closure="gns", times=TIMES, initial=table, check=False)
+    reference = aim.solve(model, degree=7, closure="gns", times=TIMES, check=False)
     assert np.abs(run["p_12"] - reference["p_12"]).max() < 1e-9
     with pytest.raises(aim.InputError, match=r"length 11, but the table given stops at 7"):
-        aim.solve(model, degree=11, times=TIMES, initial=table)
+        aim.solve(model, degree=11, closure="gns", times=TIMES, initial=table)
     short = JointMoments({word: family.moment(word) for word in words if len(word) < 3})
     with pytest.raises(aim.InputError, match="stops at 2"):
-        aim.solve(model, degree=5, times=TIMES, initial=short)
+        aim.solve(model, degree=5, closure="gns", times=TIMES, initial=short)
 
 
 def test_rank_is_detected(model):
@@ -115,7 +115,7 @@ def test_rank_is_detected(model):
     exact = JointMoments({word: Fraction(round(4 * family.moment(word)), 4) for word in words})
     assert gram_operators_of_moments(exact, 4).dimension == 4
     flow = aim.solve(model, degree=2, closure="matrix", initial=family, times=[0, 1.0], check=False)
-    compressed = aim.solve(model, degree=9, initial=exact, times=[0, 1.0], check=False)
+    compressed = aim.solve(model, degree=9, closure="gns", initial=exact, times=[0, 1.0], check=False)
     assert np.abs(flow["p_12"] - compressed["p_12"]).max() < 1e-8
 
 
@@ -171,7 +171,7 @@ def test_loss_decreases_along_the_flow(degree_11):
 def test_dense_output_events_and_words(degree_11):
     inside = degree_11.at([0.5, 0.75], ["p_12", "tr(S1 S2)"])
     assert abs(inside["p_12"][0] - degree_11["p_12"][1]) < 1e-9
-    again = aim.solve(degree_11.model, degree=11, times=[0, 0.75], check=False)
+    again = aim.solve(degree_11.model, degree=11, closure="gns", times=[0, 0.75], check=False)
     assert abs(inside["p_12"][1] - again["p_12"][1]) < 1e-7
     run = aim.solve(
         degree_11.model, degree=11, times=TIMES, events=[aim.Event("p_12", 0.3, terminal=True), aim.Event("loss", 0.2)]
@@ -189,7 +189,7 @@ def test_dense_output_events_and_words(degree_11):
 
 
 def test_tightening_the_integrator_changes_nothing(degree_11):
-    tight = aim.solve(degree_11.model, degree=11, times=TIMES, rtol=1e-11, atol=1e-13, check=False)
+    tight = aim.solve(degree_11.model, degree=11, closure="gns", times=TIMES, rtol=1e-11, atol=1e-13, check=False)
     for name in degree_11.values:
         assert np.abs(tight[name] - degree_11[name]).max() < 1e-7
 
@@ -209,7 +209,7 @@ def test_spectral_measure_reproduces_the_moments(degree_11):
 
 def test_spectral_measure_against_the_matrix_flow(model):
     """S_1(2) from gns and from a matrix flow at d = 300: distribution functions within 0.02, the scale of 1/d."""
-    gns = aim.solve(model, degree=13, times=[2.0], check=False).spectral_measure(2.0)
+    gns = aim.solve(model, degree=13, closure="gns", times=[2.0], check=False).spectral_measure(2.0)
     flow = aim.solve(model, degree=2, closure="matrix", dim=300, seed=1, times=[2.0], check=False).spectral_measure(2.0)
     points = np.linspace(0.3, 5, 40)
     assert np.abs(gns.cdf(points, 0.15) - flow.cdf(points, 0.15)).max() < 0.02
@@ -217,5 +217,5 @@ def test_spectral_measure_against_the_matrix_flow(model):
 
 def test_free_family_given_as_initial_condition(model, degree_11):
     family = FreeFamily({"S1": aim.Wishart(width=1, trace=1), "S2": aim.Wishart(width=1, trace=1)})
-    run = aim.solve(model, degree=11, times=TIMES, initial=family, check=False)
+    run = aim.solve(model, degree=11, closure="gns", times=TIMES, initial=family, check=False)
     assert np.array_equal(run["p_12"], degree_11["p_12"])

@@ -198,12 +198,14 @@ def test_the_second_rule_tells_the_error():
     model = PAIRS["hard edges"]
     seen = views(model)
     words = [seen.parse(text) for text in ("tr(S1)", "tr(S1 S1)", "tr(S1 S2)")]
-    values, errors = [], []
-    for nodes in (12, 64):
-        system = system_of(model, Exact(nodes=nodes))
+
+    def moments(chosen):
+        system = system_of(model, chosen)
         couplings = np.array([{"g_11": 1.0, "g_12": -1.0, "gamma": 0.3}[c.name] for c in seen.couplings])
-        state = advanced(system, couplings, 1.0)
-        values.append(system.moments(words, state))
-        errors.append(np.abs(values[-1] - system.coarse.moments(words, state)).max())
-    assert errors[0] > np.abs(values[0] - values[1]).max() > 1e-6
-    assert errors[1] < 1e-10
+        return system.moments(words, advanced(system, couplings, 1.0))
+
+    fine = moments(Exact(nodes=64))
+    rough = moments(Exact(nodes=12))
+    assert np.abs(rough - moments(Exact(nodes=12).second_rule())).max() > np.abs(rough - fine).max() > 1e-6
+    assert np.abs(fine - moments(Exact(nodes=64).second_rule())).max() < 1e-10
+    assert Exact(nodes=8).second_rule() == Exact(nodes=16)  # no rule has fewer than 8

@@ -106,7 +106,7 @@ def test_every_result_is_drawn(results, tmp_path, capsys):
 def test_a_large_trajectory_is_a_small_file(tmp_path):
     """Without its states; curves between the stored times are drawn from the file."""
     run = aim.solve(
-        aim.models.load("exact-linear"), degree=9, times=np.linspace(0, 0.4, 9),
+        aim.models.load("exact-linear"), degree=9, closure="gns", times=np.linspace(0, 0.4, 9),
         observables=["t_1", "q_11", "q_12", "p_12", "p_11", "loss"], check=False,
     )  # fmt: skip
     path = run.save(tmp_path / "run.nc")

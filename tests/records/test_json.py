@@ -27,7 +27,9 @@ def test_numbers_that_json_lacks_become_null():
 
 
 def test_trajectory_keys_and_full_precision():
-    run = aim.solve(aim.models.load("tied-softmax"), degree=5, times=[0, 0.1, 0.3], observables=["p_12", "tr(S1 S1)"])
+    run = aim.solve(
+        aim.models.load("tied-softmax"), degree=5, closure="gns", times=[0, 0.1, 0.3], observables=["p_12", "tr(S1 S1)"]
+    )
     record = strict(to_json(as_data(run)))
     assert {"times", "values", "status", "trusted_until", "model", "degree", "closure", "errors", "advice"} <= set(
         record

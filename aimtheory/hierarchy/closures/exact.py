@@ -3,16 +3,14 @@
 from __future__ import annotations
 
 from collections.abc import Mapping, Sequence
-from copy import copy
 from dataclasses import dataclass
-from functools import cached_property
 from typing import Any, ClassVar
 
 import numpy as np
 from scipy.special import expit
 
 from aimtheory.errors import InputError
-from aimtheory.hierarchy.closed_system import ClosedSystem, Closure, ClosureProblem, FloatArray
+from aimtheory.hierarchy.closed_system import NO_TRUNCATION, ClosedSystem, Closure, ClosureProblem, FloatArray
 from aimtheory.hierarchy.initial_moments import joint_law
 from aimtheory.hierarchy.views import Views
 from aimtheory.spectra import DressedSpectrum, FreeFamily, SpectralLaw, SpectralMeasure
@@ -20,7 +18,10 @@ from aimtheory.spectra.dressed_inverse import DressedInverse, StartRule
 from aimtheory.spectra.law_quadrature import LawQuadrature, law_quadrature, upper_quantile
 from aimtheory.words import Letter, Word
 
-_ELSEWHERE = "solve with closure='gns' (any parameterization and start) or closure='matrix' (finite d)"
+ELSEWHERE = "solve with closure='gns' (any parameterization and start) or closure='matrix' (finite d)"
+"""What a refusal of the exact closure ends with."""
+
+_FEWEST = 8
 
 
 @dataclass(frozen=True)
@@ -45,19 +46,19 @@ class CommutingFlow:
             names = ", ".join(map(str, moving)) or "none"
             raise InputError(
                 f"closure 'exact' needs one trained matrix that moves by itself, S = W W^T; here {len(moving)} move "
-                f"({names}); {_ELSEWHERE}"
+                f"({names}); {ELSEWHERE}"
             )
         (student,) = moving
         expansion = views.expansion[student]
         if not student.symmetric or len(expansion) != 2:
             raise InputError(
-                f"closure 'exact' needs a tied trained matrix S = W W^T; {student} = {expansion} is not; {_ELSEWHERE}"
+                f"closure 'exact' needs a tied trained matrix S = W W^T; {student} = {expansion} is not; {ELSEWHERE}"
             )
         others = [letter for letter in letters if letter.base != student]
         if len(others) > 1 or not all(letter.symmetric for letter in others):
             raise InputError(
                 f"closure 'exact' needs fixed forms that are polynomials of one fixed symmetric matrix; here "
-                f"{', '.join(map(str, others))} are fixed, which do not commute; {_ELSEWHERE}"
+                f"{', '.join(map(str, others))} are fixed, which do not commute; {ELSEWHERE}"
             )
         fixed = others[0] if others else None
         size = 1 + max(
@@ -77,7 +78,7 @@ class CommutingFlow:
                 else:
                     raise InputError(
                         f"closure 'exact' needs the drift of {student} to be -(H {student} + {student} H), H linear in "
-                        f"{student}; the term {Word(word)} of {coupling.name} is not; {_ELSEWHERE}"
+                        f"{student}; the term {Word(word)} of {coupling.name} is not; {ELSEWHERE}"
                     )
         return cls(student, fixed, quadratic, powers)
 
@@ -92,21 +93,31 @@ class Exact(Closure):
         S(t) = E (S_0^{-1} + Y)^{-1} E,  E = exp(-sum_l f_l(X) int g_1l - gamma t/4),  Y = 2 int g_11 E^2,
 
     and freeness gives every moment from one scalar equation. ``nodes`` are those of a quadrature of the law of X (and
-    of S_0) a band of its spectrum; a second rule with three quarters of them tells the error. The degree plays no part.
+    of S_0) a band of its spectrum; a second run with three quarters of them tells the error. The degree plays no part.
     Exact up to that quadrature: to rounding, unless weight decay cuts the bulk of X at late times.
     """
 
     nodes: int = 64
     name: ClassVar[str] = "exact"
+    needs_degree: ClassVar[bool] = False
 
     def __post_init__(self) -> None:
-        if isinstance(self.nodes, bool) or not isinstance(self.nodes, int | np.integer) or not 8 <= self.nodes <= 4096:
-            raise InputError(f"nodes = {self.nodes!r} of closure 'exact' must be an integer from 8 to 4096")
+        if (
+            isinstance(self.nodes, bool)
+            or not isinstance(self.nodes, int | np.integer)
+            or not _FEWEST <= self.nodes <= 4096
+        ):
+            raise InputError(f"nodes = {self.nodes!r} of closure 'exact' must be an integer from {_FEWEST} to 4096")
 
     @property
     def options(self) -> Mapping[str, Any]:
         """The number of nodes."""
         return {"nodes": int(self.nodes)}
+
+    def second_rule(self) -> Exact:
+        """Three quarters of the nodes; twice as many where that would be fewer than 8."""
+        fewer = (3 * int(self.nodes)) // 4
+        return Exact(fewer if fewer >= _FEWEST else 2 * int(self.nodes))
 
     def coarser_degree(self, degree: int) -> int | None:  # noqa: ARG002
         """None: nothing is truncated."""
@@ -119,7 +130,7 @@ class Exact(Closure):
         if not isinstance(law, FreeFamily):
             raise InputError(
                 f"closure 'exact' needs a start that is free from the fixed matrix, with laws of its own; "
-                f"{type(law).__name__} may be correlated with it; {_ELSEWHERE}"
+                f"{type(law).__name__} may be correlated with it; {ELSEWHERE}"
             )
         laws = dict(law.laws)
         fixed = None if flow.fixed is None else laws[str(flow.fixed)]
@@ -129,36 +140,20 @@ class Exact(Closure):
 class ExactSystem(ClosedSystem):
     """State: the integrals of the couplings of f_l(X) and of the weight decay, then Z = Y/(1 + E^2) at the nodes.
 
-    The nodes of the second rule follow those of the first; ``coarse`` reads the same states with it, and the difference
-    is the error of quadrature. Words of any length in S and X can be read.
+    Words of any length in S and X can be read.
     """
 
     is_exact = True
 
     def __init__(self, flow: CommutingFlow, start: SpectralLaw, fixed: SpectralLaw | None, nodes: int) -> None:
-        self.exact_degree = 1 << 30
+        self.exact_degree = NO_TRUNCATION
         self.flow, self.start_law, self.fixed_law = flow, start, fixed
-        self._rules = tuple(_Rules.of(start, fixed, count) for count in (nodes, max(6, (3 * nodes) // 4)))
+        self.rules = _Rules.of(start, fixed, nodes)
         self._linear = np.flatnonzero(flow.powers.any(axis=1))
-        points = np.concatenate([rules.fixed.nodes for rules in self._rules])
-        #: h_c(x) at the nodes of both rules, one row a coupling that drives E
-        self._drivers = flow.powers[self._linear] @ points ** np.arange(flow.powers.shape[1])[:, None]
-        self._read_with(0)
-
-    def _read_with(self, number: int) -> None:
-        """Read moments with the first or the second rule."""
-        self.rules = self._rules[number]
-        first = len(self._rules[0].fixed.nodes)
-        self._own = slice(0, first) if number == 0 else slice(first, None)
+        #: h_c(x) at the nodes, one row a coupling that drives E
+        self._drivers = flow.powers[self._linear] @ self.rules.fixed.nodes ** np.arange(flow.powers.shape[1])[:, None]
         self._powers: dict[int, FloatArray] = {}
         self._known: dict[Word, int | tuple[int, ...]] = {}
-
-    @cached_property
-    def coarse(self) -> ExactSystem:
-        """The same system, its moments read with the second rule."""
-        other = copy(self)
-        other._read_with(1)
-        return other
 
     @property
     def initial(self) -> FloatArray:
@@ -177,8 +172,8 @@ class ExactSystem(ClosedSystem):
     def student(self, state: FloatArray) -> DressedInverse:
         """S(t) = E (S_0^{-1} + Y)^{-1} E at a state, on the nodes of this rule."""
         count = len(self._linear)
-        log_kernel = 2 * (state[:count] @ self._drivers[:, self._own])
-        return DressedInverse(self.rules.fixed.weights, log_kernel, state[count:][self._own], self.rules.start)
+        log_kernel = 2 * (state[:count] @ self._drivers)
+        return DressedInverse(self.rules.fixed.weights, log_kernel, state[count:], self.rules.start)
 
     def spectrum(self, letter: Letter, state: FloatArray) -> DressedSpectrum:
         """The law of S(t) at a state: density, atoms, edges, quantiles; ``InputError`` for another letter."""
@@ -250,4 +245,4 @@ class _Rules:
         return cls(law_quadrature(fixed, nodes, cut), rule, start_law)
 
 
-__all__ = ["CommutingFlow", "Exact", "ExactSystem"]
+__all__ = ["ELSEWHERE", "CommutingFlow", "Exact", "ExactSystem"]

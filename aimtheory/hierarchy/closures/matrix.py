@@ -34,6 +34,7 @@ class Matrix(Closure):
     dim: int = 200
     seed: int = 0
     name: ClassVar[str] = "matrix"
+    needs_degree: ClassVar[bool] = False
 
     def __post_init__(self) -> None:
         for field, least in (("dim", 2), ("seed", 0)):
