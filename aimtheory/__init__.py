@@ -2,7 +2,7 @@
 
     model = aim.AttentionModel.teacher_student(...)   what is learned
     aim.derive(model, degree=6)                       its moment hierarchy: equations, graph, LaTeX
-    aim.solve(model, degree=11, times=...)   a trajectory, with how far to trust it
+    aim.solve(model, degree=11, times=...)            a trajectory, with how far to trust it
 
 Names are loaded on first use, so that ``import aimtheory`` is light.
 """

@@ -168,11 +168,18 @@ class StateReading:
     @cached_property
     def order(self) -> OrderParameters:
         """Means and overlaps at the state."""
-        return self.closed.order_parameters(self.state, self.branch)
+        return self.closed.couplings.order_parameters(self.moments, self.branch)
+
+    @cached_property
+    def _known(self) -> dict[Word, float]:
+        return {}
 
     def moments(self, words: Sequence[Word]) -> FloatArray:
-        """Normalized traces of words, shape (len(words),)."""
-        return self.closed.system.moments(words, self.state)
+        """Normalized traces of words, shape (len(words),); each is computed once."""
+        missing = [word for word in dict.fromkeys(words) if word not in self._known]
+        if missing:
+            self._known.update(zip(missing, self.closed.system.moments(missing, self.state).tolist(), strict=True))
+        return np.array([self._known[word] for word in words], dtype=np.float64)
 
     def mean(self, k: int) -> float:
         """m_k; k counts from 0."""
@@ -191,7 +198,11 @@ def read_states(
     closed: ClosedModel, chosen: Iterable[Observable], states: FloatArray, branches: Sequence[Branch | None]
 ) -> dict[str, FloatArray]:
     """Observables at states (n, size), each on its branch, by name, shape (n,)."""
+    chosen = tuple(chosen)
     readings = [closed.reading(state, branch) for state, branch in zip(states, branches, strict=True)]
+    words = tuple(dict.fromkeys(word for one in chosen for word in one.words))
+    for reading in readings:
+        reading.moments(words)  # all at once: an exact state solves one equation for any number of words
     return {one.name: np.array([reading.value(one) for reading in readings]) for one in chosen}
 
 
