@@ -224,7 +224,7 @@ def _judge(task: _Task, run: _Run, comparison: _Comparison) -> _Verdict:
     """Status and time of trust, from how the integration ended, the comparison, and doubts about the couplings."""
     closed, result = task.closed, run.integration
     chosen, code = closed.closure, result.code
-    notes = [*([closed.choice] if closed.choice else []), *_mean_notes(closed), *result.notes]
+    notes = [*([closed.choice] if closed.choice else []), *closed.system.notes, *_mean_notes(closed), *result.notes]
     if code is Ending.DIVERGED and chosen.name == "zero":
         notes.append("the zero closure does this past its convergence time: use closure='gns', or add weight decay")
     reached = float(result.times[-1]) if len(result.times) else 0.0

@@ -43,6 +43,8 @@ class ClosedSystem(ABC):
     exact_degree: int
     is_exact: bool = False
     """True when nothing was truncated, so that there is no truncation error to estimate."""
+    notes: tuple[str, ...] = ()
+    """What the user should know of the start, which the status of a trajectory repeats."""
 
     @property
     @abstractmethod

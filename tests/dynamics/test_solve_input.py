@@ -48,6 +48,19 @@ def test_auto_says_why_it_truncates(name, reason):
     assert any("'auto' took 'gns'" in note and reason in note for note in run.status.notes)
 
 
+def test_a_teacher_with_a_negative_spectrum_is_allowed_and_said():
+    """No weight decay, teacher of eigenvalues -1 and 2: late, S_1 is its positive part, so q_12 = 2 and t_1 = 1."""
+    model = aim.AttentionModel.teacher_student(
+        tokens=1, activation="linear", parameterization="tied",
+        student=aim.Atomic([1]), teacher=aim.Atomic([-1, 2]),
+    )  # fmt: skip
+    run = aim.solve(model, times=[0, 40.0], observables=["t_1", "q_12"])
+    assert run.status.code == "complete"
+    assert any("S2 has eigenvalues below 0, down to about -1" in note for note in run.status.notes)
+    assert run["t_1"][-1] == pytest.approx(1, abs=1e-6)
+    assert run["q_12"][-1] == pytest.approx(2, abs=1e-6)
+
+
 @pytest.mark.parametrize(("nodes", "expected"), [(12, "untrusted"), (64, "complete")])
 def test_the_error_of_exact_is_that_of_its_nodes(nodes, expected):
     """Too few nodes at a late time, against five times as many: the error told is the true one within a factor two."""

@@ -149,6 +149,12 @@ class ExactSystem(ClosedSystem):
         self.exact_degree = NO_TRUNCATION
         self.flow, self.start_law, self.fixed_law = flow, start, fixed
         self.rules = _Rules.of(start, fixed, nodes)
+        lowest = float(self.rules.fixed.nodes.min())
+        if lowest < 0:
+            self.notes = (
+                f"{flow.fixed} has eigenvalues below 0, down to about {lowest:.3g}, where {flow.student} = W W^T has "
+                "none: it can come to the positive part of it at most",
+            )
         self._linear = np.flatnonzero(flow.powers.any(axis=1))
         #: h_c(x) at the nodes, one row a coupling that drives E
         self._drivers = flow.powers[self._linear] @ self.rules.fixed.nodes ** np.arange(flow.powers.shape[1])[:, None]
