@@ -28,7 +28,10 @@ if TYPE_CHECKING:
     from aimtheory.spectra import JointLaw
 
 TRUST_TOLERANCE = 1e-2
-"""Default disagreement of degrees M and M-2, relative to max(1, |value|), beyond which values are not trusted."""
+"""Default disagreement of degrees M and M-2, relative to the value, beyond which values are not trusted."""
+
+_FLOOR = 0.02
+"""Values below this part of an observable's largest magnitude so far are judged as if they were that large."""
 
 _CUBATURE_LIMIT = 1e-2
 """Relative error of the gradients beyond which a trajectory is not trusted: what the trust tolerance allows the
@@ -60,11 +63,12 @@ def solve(
     ``"exact"`` (nothing truncated: the degree may be left out), ``"gns"`` (compressed operators: does not blow up),
     ``"zero"`` ([D] (13): diverges past its radius of convergence without weight decay), ``"matrix"`` (the flow on
     sampled matrices, ``dim=``, ``seed=``) or a ``Closure``. Time is t = n x clock x learning_rate / d.
-    ``observables`` are names (default: traces, overlaps q and p of the trained index, loss). ``initial`` replaces
-    the model's laws: parameter matrices by name, a ``FreeFamily``, a ``MatrixFamily`` or ``JointMoments``. With
-    ``check`` the system is also solved at degree M-2, which gives ``errors`` and ``trusted_until``; under ``exact``
-    a second run does, with fewer nodes and looser tolerances. ``progress`` is called with (time, final time).
-    Approximate; the local error of the integrator is at most atol + rtol |y|.
+    ``observables`` are names (default: traces, overlaps q and p of the trained index, loss). ``initial`` replaces the
+    model's laws: parameter matrices by name, a ``FreeFamily``, a ``MatrixFamily`` or ``JointMoments``. With ``check``
+    the system is also solved at degree M-2, which gives ``errors`` and ``trusted_until``; under ``exact`` a second
+    run does, with fewer nodes and looser tolerances. Without it ``trusted_until`` is NaN where anything was
+    truncated. ``progress`` is called with (time, final time). Approximate; the local error of the integrator is at
+    most atol + rtol |y|.
 
     A blow-up or Ctrl-C gives a trajectory up to there with a status that says so. Raises ``InputError`` for a bad
     degree, time, closure or observable, and for a degree left out where the closure needs it.
@@ -134,12 +138,14 @@ class _Run:
 class _Comparison:
     """Differences from a coarser closure by observable and time, NaN where there are none.
 
-    ``agree_until`` is the time up to which all stay within the trust tolerance, None when nothing was compared.
+    ``agree_until`` is the time up to which all stay within the trust tolerance, None when nothing was compared, and
+    ``first`` the observable that leaves it first, None when none does.
     """
 
     errors: dict[str, FloatArray]
     agree_until: float | None = None
     interrupted: bool = False
+    first: str | None = None
 
 
 @dataclass(frozen=True)
@@ -189,16 +195,29 @@ def _compare(task: _Task, run: _Run) -> _Comparison:
     else:
         fine = {one.name: run.values[one.name][: len(times)] for one in readable}
     low = read_states(lower, readable, rough.states, [rough.branch_at(t) for t in times])
-    worst = np.zeros(len(times))
+    gaps = np.zeros((len(fine), len(times)))
     where = np.searchsorted(rough.times, result.times)
     inside = where < len(times)
-    for name, values in fine.items():
+    for row, (name, values) in enumerate(fine.items()):
         gap = np.abs(values - low[name])
-        worst = np.maximum(worst, gap / np.maximum(1.0, np.abs(values)))
+        gaps[row] = gap / _magnitude(values, task)
         errors[name][inside] = gap[where[inside]]
-    bad = np.flatnonzero(~(worst <= task.trust))
+    beyond = ~(gaps <= task.trust)
+    bad = np.flatnonzero(beyond.any(axis=0))
     last = len(times) - 1 if not len(bad) else int(bad[0]) - 1
-    return _Comparison(errors, times[last] if last >= 0 else 0.0, rough.code is Ending.INTERRUPTED)
+    first = list(fine)[int(np.argmax(beyond[:, bad[0]]))] if len(bad) else None
+    return _Comparison(errors, times[last] if last >= 0 else 0.0, rough.code is Ending.INTERRUPTED, first)
+
+
+def _magnitude(values: FloatArray, task: _Task) -> FloatArray:
+    """What a disagreement is measured by: the value, or a part of its largest magnitude so far where it is small.
+
+    So far, not along the whole run: a truncation that blows up later must not excuse what is wrong before. Never so
+    small that the tolerance falls below the accuracy of the integrator, as for an observable that stays zero.
+    """
+    size = np.abs(values)
+    peak = np.fmax.accumulate(size) if len(size) else size
+    return np.maximum(np.maximum(size, _FLOOR * peak), 1e3 * task.tolerances.atol / task.trust)
 
 
 def _compare_rules(task: _Task, run: _Run, second: ClosedModel) -> _Comparison:
@@ -212,7 +231,7 @@ def _compare_rules(task: _Task, run: _Run, second: ClosedModel) -> _Comparison:
     worst = np.zeros(count)
     for name, values in run.values.items():
         gap = np.abs(values[:count] - low[name])
-        worst = np.maximum(worst, gap / np.maximum(1.0, np.abs(values[:count])))
+        worst = np.maximum(worst, gap / _magnitude(values[:count], task))
         errors[name][:count] = gap
     bad = np.flatnonzero(~(worst <= task.trust))
     last = count - 1 if not len(bad) else int(bad[0]) - 1
@@ -240,12 +259,18 @@ def _judge(task: _Task, run: _Run, comparison: _Comparison) -> _Verdict:
             notes.append("the two quadratures differ after trusted_until: raise nodes=")
             code = Ending.UNTRUSTED
     elif comparison.agree_until is None:
-        trusted_until = reached if not task.check or chosen.coarser_degree((closed.degree or 0) + 2) is None else 0.0
+        truncates = chosen.coarser_degree((closed.degree or 0) + 2) is not None
+        trusted_until = reached if not truncates else 0.0 if task.check else float("nan")
         code = Ending.UNCHECKED if well else code
     else:
         trusted_until = comparison.agree_until
         if trusted_until < reached and code in (Ending.COMPLETE, Ending.EVENT):
             code = Ending.UNTRUSTED
+        if comparison.first is not None:
+            notes.append(
+                f"trusted_until is that of {comparison.first!r}: degrees {closed.degree} and "
+                f"{chosen.coarser_degree(closed.degree or 0)} disagree there first"
+            )
     if doubt is not None:
         notes.append(f"{doubt}: do not use this trajectory")
         trusted_until = 0.0

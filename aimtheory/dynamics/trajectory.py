@@ -61,8 +61,9 @@ class Trajectory(Result):
     run``. Any other observable or word that the states hold is read on demand, ``run["tr(S1 S2)"]``; ``run.at(t)``
     gives values between the times. ``status`` says what happened and what to do; ``errors[name]`` is the difference
     from degree M-2, or from a second quadrature, at each time (NaN where it was not compared) and ``trusted_until``
-    the last time up to which it stays below ``trust_tolerance`` x max(1, |value|) for every observable. ``branches``
-    are those of the slaved means. Time is t = n x clock x learning_rate / d.
+    the last time up to which it stays below ``trust_tolerance`` x |value| for every observable, where a value below 2 %
+    of the largest so far counts as that much; NaN where nothing was compared. ``branches`` are those of the slaved
+    means. Time is t = n x clock x learning_rate / d.
     """
 
     frame_dims: ClassVar[tuple[str, ...]] = ("time",)

@@ -64,7 +64,7 @@ def draw_curve(
 ) -> None:
     """One observable of a trajectory into given axes: solid to ``trusted_until``, faded after, with its error band."""
     times, values = run.curve(name)
-    trusted = times <= run.trusted_until * (1 + 1e-12)
+    trusted = ~(times > run.trusted_until * (1 + 1e-12))  # all of a run that was not compared
     last = int(trusted.sum())
     if len(times) == len(run.times) <= 40 and not marker:
         marker = "."  # straight lines between few stored times: show where the values are

@@ -123,3 +123,27 @@ def test_a_branch_of_means_that_ends_keeps_the_way_there():
     run = aim.solve(model, degree=5, times=[0, 0.01, 0.05])
     assert len(run.times) >= 1
     assert all(np.isfinite(values).all() for values in run.values.values())
+
+
+def test_nothing_compared_means_nothing_trusted() -> None:
+    model = aim.models.load("tied-softmax")
+    run = aim.solve(model, degree=5, times=[0, 0.5], closure="gns", check=False)
+    assert run.status.code == "unchecked"
+    assert np.isnan(run.trusted_until)
+    # Nothing is truncated here, so that nothing needs a comparison.
+    exact = aim.solve(aim.models.load("direct-linear"), degree=3, closure="zero", times=[0, 0.5], check=False)
+    assert exact.trusted_until == 0.5
+
+
+def test_trust_is_relative_to_small_values() -> None:
+    """A loss far below 1 is not excused by its size; truth by the closure without truncation."""
+    law = aim.Wishart(width=1, trace="1/5")
+    model = softmax(student=law, teacher=law)
+    times = [0, 2, 8]
+    run = aim.solve(model, degree=5, times=times, closure="gns")
+    truth = aim.solve(model, degree=5, times=times, closure="exact", observables=["loss"])
+    wrong = abs(run["loss"][-1] / truth["loss"][-1] - 1)
+    assert wrong > 0.05
+    assert run.status.code == "untrusted"
+    assert run.trusted_until < 8
+    assert any("trusted_until is that of" in note for note in run.status.notes)
