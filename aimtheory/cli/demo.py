@@ -28,7 +28,7 @@ FILES = {
     "truncation.png": "error of the zero closure by degree and time",
     "comparison.png": "theory and SGD: overlap, loss and how the zero closure leaves them",
     "spectrum.png": "spectrum of the student, theory against SGD eigenvalues",
-    "run.nc": "the gns trajectory; read it with aim.Trajectory.load or xarray",
+    "run.nc": "the trajectory; read it with aim.Trajectory.load or xarray",
     "sgd.json": "the SGD runs, every seed",
     "demo.json": "every number of this tour",
 }
@@ -75,7 +75,7 @@ def run(arguments: argparse.Namespace, session: Session) -> int:
     session.say(
         "\nWhere to go next\n"
         f"  aimtheory derive {MODEL} --degree 4                     more equations; --format latex, graphml, python\n"
-        f"  aimtheory solve {MODEL} --degree 13 --times 0:8:17      longer, closer; -o run.nc\n"
+        f"  aimtheory solve {MODEL} --times 0:8:17                  longer; --closure gns --degree 11; -o run.nc\n"
         f"  aimtheory models --show {MODEL} > mine.toml             a model of your own; every command takes the file\n"
         f"  aimtheory plot {folder}/run.nc {folder}/sgd.json --observables p_12 -o mine.png"
     )
@@ -166,8 +166,8 @@ def _trajectory(folder: Path, session: Session, record: dict[str, Any]) -> Traje
     from aimtheory.model import library
     from aimtheory.records import as_data
 
-    _heading(session, 3, f"The trajectory of {MODEL} under the gns closure of degree 11, which converges for all times")
-    theory = solve(library.load(MODEL), degree=11, times=np.linspace(0, 4, 9), closure="gns")
+    _heading(session, 3, f"The trajectory of {MODEL}, which is solved without truncation (closure 'auto')")
+    theory = solve(library.load(MODEL), times=np.linspace(0, 4, 9))
     session.say(theory.table())
     session.say(str(theory.status))
     theory.save(folder / "run.nc", overwrite=True)
@@ -205,7 +205,7 @@ def _comparison(folder: Path, session: Session, record: dict[str, Any], theory: 
     from aimtheory.dynamics import solve
     from aimtheory.report import comparison_plot
 
-    curves = {"gns, M = 11": theory}
+    curves: dict[str, Trajectory] = {str(theory.closure): theory}
     trust = {}
     for degree in (4, 6, 8):
         zero = solve(theory.model, degree=degree, times=theory.times, closure="zero", observables=["p_12", "loss"])
