@@ -204,6 +204,7 @@ def jump():
     return StateEvolution(GOE(1), wave())
 
 
+@pytest.mark.slow
 def test_first_order_transition(jump):
     """Three solutions between the spinodals, the middle one unstable; free entropies cross; a hard phase follows."""
     ends = jump.spinodals()
@@ -236,6 +237,7 @@ def test_iteration_obeys_stability(jump):
     assert jump.iterate(alpha, 12, 0.97)[-1, 1] == pytest.approx(points[2].mmse, rel=1e-2)
 
 
+@pytest.mark.slow
 def test_curve_through_the_jump(jump):
     alpha = np.array([0.7, 1.5, 3.2])
     best, plain = jump.curve(alpha), jump.curve(alpha, "uninformed")
@@ -258,13 +260,13 @@ def test_perfect_recovery_points():
 def test_phase_retrieval_weak_recovery():
     """y = |h_12| nearly without noise and a Gaussian prior: weak recovery at n = N/2, N = d^2/2: alpha = 1/4."""
     noise = 2e-3
-    y = np.linspace(-0.3, 6.3, 700)
+    y = np.linspace(-0.3, 6.3, 300)
 
     def log_likelihood(y, u):
         return -0.5 * (y[..., 0] - np.abs(u[..., 0])) ** 2 / noise - 0.5 * math.log(2 * math.pi * noise)
 
     channel = GeneralChannel(
-        2, log_likelihood, y, weights=np.full(700, y[1] - y[0]), directions=[[0.0, 1.0, 0.0]], label="retrieval"
+        2, log_likelihood, y, weights=np.full(300, y[1] - y[0]), directions=[[0.0, 1.0, 0.0]], label="retrieval"
     )
     model = StateEvolution(GOE(1), channel)
     assert model.prior_mean_is_fixed

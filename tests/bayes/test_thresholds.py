@@ -144,13 +144,13 @@ def test_hardmax_of_three_tokens_weak_recovery():
 def test_weak_recovery_of_an_even_channel():
     """y = |h_12| + noise with a GOE prior: alpha_weak from the q -> 0 limit, near 1/4 for little noise."""
     noise = 5e-3
-    y = np.linspace(-0.5, 6.2, 500)
+    y = np.linspace(-0.5, 6.2, 200)
 
     def log_likelihood(y, u):
         return -0.5 * (y[..., 0] - np.abs(u[..., 0])) ** 2 / noise - 0.5 * math.log(2 * math.pi * noise)
 
     channel = GeneralChannel(
-        2, log_likelihood, y, weights=np.full(500, y[1] - y[0]), directions=[[0.0, 1.0, 0.0]], label="retrieval"
+        2, log_likelihood, y, weights=np.full(200, y[1] - y[0]), directions=[[0.0, 1.0, 0.0]], label="retrieval"
     )
     found = threshold(channel=channel, kind="weak", prior=GOE(1))
     assert 0.25 < float(found) < 0.26

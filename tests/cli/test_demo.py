@@ -47,11 +47,19 @@ def test_tour_writes_what_it_lists_and_keeps_an_earlier_one(small, capsys, tmp_p
     assert (folder / "demo.json").read_bytes() == before
     other = folder / "notes.txt"
     other.write_text("mine")
-    assert main(["demo", "--directory", str(folder), "--force", "--json"]) == 0
-    assert json.loads(capsys.readouterr().out)["kind"] == "demo"
-    assert other.read_text() == "mine"
     assert main(["demo", "--directory", str(other)]) == 2
     assert main(["demo", "--directory", str(tmp_path / "a" / "b")]) == 2
+
+
+@pytest.mark.slow
+def test_a_tour_replaces_its_own_files_only(small, capsys, tmp_path):
+    other = tmp_path / "notes.txt"
+    other.write_text("mine")
+    (tmp_path / "demo.json").write_text("{}")
+    assert main(["demo", "--directory", str(tmp_path), "--force", "--json"]) == 0
+    assert json.loads(capsys.readouterr().out)["kind"] == "demo"
+    assert other.read_text() == "mine"
+    assert len((tmp_path / "demo.json").read_text()) > 500
 
 
 @pytest.mark.slow

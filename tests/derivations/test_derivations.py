@@ -4,10 +4,13 @@ With the environment variable ``AIMTHEORY_KATEX`` naming the folder of the katex
 by KaTeX; without it their structure is checked: balanced braces, environments, left and right, known commands only.
 """
 
+import contextlib
 import importlib.util
+import io
 import json
 import os
 import re
+import runpy
 import shutil
 import subprocess
 import sys
@@ -137,7 +140,7 @@ def test_derivation(path, carry_out):
         assert formula in article
 
 
-def test_a_script_prints_and_writes_its_latex(tmp_path):
+def test_a_script_prints_and_writes_its_latex(tmp_path, monkeypatch):
     script = FOLDER / "04_exactly_solvable.py"
     environment = os.environ | {"PYTHONPATH": os.pathsep.join([str(ROOT), os.environ.get("PYTHONPATH", "")])}
 
@@ -146,11 +149,14 @@ def test_a_script_prints_and_writes_its_latex(tmp_path):
             [sys.executable, str(script), *options], capture_output=True, text=True, check=True, env=environment
         ).stdout
 
-    printed = run()
-    assert r"\begin{document}" in printed
     target = tmp_path / "article.tex"
     assert run("-o", str(target)) == ""
-    assert target.read_text(encoding="utf-8") == printed
+    assert r"\begin{document}" in target.read_text(encoding="utf-8")
+    printed = io.StringIO()
+    monkeypatch.setattr(sys, "argv", [str(script)])
+    with contextlib.redirect_stdout(printed), contextlib.suppress(SystemExit):
+        runpy.run_path(str(script), run_name="__main__")
+    assert target.read_text(encoding="utf-8") == printed.getvalue()
 
 
 def test_a_derivation_notices_a_wrong_library(carry_out, monkeypatch):

@@ -128,6 +128,7 @@ def test_degree_13_within_3e_6_of_degree_17(model):
         assert abs(values[13][name][0] - values[17][name][0]) < 3e-6
 
 
+@pytest.mark.slow
 def test_divergence_table_of_the_zero_closure(model):
     """Max error in mu_1, mu_12 of the zero closure against (343) at d = 600, M = 4, 8, 12, t = .05, .1, .2, .5.
 

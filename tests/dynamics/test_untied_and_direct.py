@@ -72,7 +72,15 @@ def test_untied_linear_against_the_prototype(degree):
     assert np.abs(run["q1_12"][1:] - PROTOTYPE[degree]).max() < 6e-5
 
 
-@pytest.mark.parametrize("name", ["untied-linear", "narrow", "low rank", "frozen low rank", "deep"])
+@pytest.mark.parametrize(
+    "name",
+    [
+        "untied-linear",
+        "low rank",
+        "frozen low rank",
+        *(pytest.param(x, marks=pytest.mark.slow) for x in ("narrow", "deep")),
+    ],
+)
 def test_gns_agrees_with_the_matrix_flow(name):
     """Five flows at d = 120; five standard errors of the mean plus 3/d for its bias, and the truncation error of
     degree 7.
