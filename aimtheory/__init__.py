@@ -39,6 +39,7 @@ _EXPORTS = {
     "Ginibre": "aimtheory.spectra",
     "MatrixFamily": "aimtheory.spectra",
     "Wishart": "aimtheory.spectra",
+    "AttentionNetwork": "aimtheory.networks",
     "load": "aimtheory.results",
     "MomentHierarchy": "aimtheory.hierarchy",
     "derive": "aimtheory.hierarchy",
@@ -56,6 +57,7 @@ _EXPORTS = {
 }
 _MODULES = {
     "bayes": "aimtheory.bayes",
+    "networks": "aimtheory.networks",
     "models": "aimtheory.model.library",
     "population": "aimtheory.population",
     "simulate": "aimtheory.simulate",
@@ -65,6 +67,7 @@ __all__ = ["__version__", *sorted([*_EXPORTS, *_MODULES])]
 
 if TYPE_CHECKING:
     from aimtheory import bayes as bayes
+    from aimtheory import networks as networks
     from aimtheory import population as population
     from aimtheory import simulate as simulate
     from aimtheory.dynamics import ClosedModel as ClosedModel

@@ -8,7 +8,7 @@ from typing import Any
 
 from aimtheory.records import read
 
-ROOMS = ("model", "dynamics", "bayes", "simulate")
+ROOMS = ("model", "networks", "dynamics", "bayes", "simulate")
 """Rooms of which the classes have records; a file of another kind needs the import of what defines it."""
 
 

@@ -33,6 +33,7 @@ ORDER = (
     ("words",),
     ("spectra",),
     ("model",),
+    ("networks",),
     ("population",),
     ("hierarchy",),
     ("dynamics",),
