@@ -58,7 +58,7 @@ _EXPORTS = {
 _MODULES = {
     "bayes": "aimtheory.bayes",
     "networks": "aimtheory.networks",
-    "models": "aimtheory.model.library",
+    "models": "aimtheory.library",
     "population": "aimtheory.population",
     "simulate": "aimtheory.simulate",
 }
@@ -67,6 +67,7 @@ __all__ = ["__version__", *sorted([*_EXPORTS, *_MODULES])]
 
 if TYPE_CHECKING:
     from aimtheory import bayes as bayes
+    from aimtheory import library as models  # noqa: F401
     from aimtheory import networks as networks
     from aimtheory import population as population
     from aimtheory import simulate as simulate
@@ -96,7 +97,6 @@ if TYPE_CHECKING:
     from aimtheory.model import Parameter as Parameter
     from aimtheory.model import Trace as Trace
     from aimtheory.model import ValueLoss as ValueLoss
-    from aimtheory.model import library as models  # noqa: F401
     from aimtheory.results import load as load
     from aimtheory.spectra import GOE as GOE
     from aimtheory.spectra import Atomic as Atomic

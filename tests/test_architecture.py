@@ -34,6 +34,7 @@ ORDER = (
     ("spectra",),
     ("model",),
     ("networks",),
+    ("library",),
     ("population",),
     ("hierarchy",),
     ("dynamics",),

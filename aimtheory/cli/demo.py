@@ -119,9 +119,9 @@ def _save(figure: Figure, path: Path) -> None:
 
 
 def _derivation(folder: Path, session: Session, record: dict[str, Any]) -> None:
+    from aimtheory import library
     from aimtheory.cli.derive import closed_potential, graphml, text
     from aimtheory.hierarchy import derive
-    from aimtheory.model import library
     from aimtheory.records import as_data
     from aimtheory.report import derivation_latex, graph_plot
 
@@ -140,8 +140,8 @@ def _derivation(folder: Path, session: Session, record: dict[str, Any]) -> None:
 def _truncation(folder: Path, session: Session, record: dict[str, Any]) -> None:
     import numpy as np
 
+    from aimtheory import library
     from aimtheory.dynamics import truncation_study
-    from aimtheory.model import library
     from aimtheory.records import as_data
     from aimtheory.report import truncation_plot
 
@@ -162,8 +162,8 @@ def _truncation(folder: Path, session: Session, record: dict[str, Any]) -> None:
 def _trajectory(folder: Path, session: Session, record: dict[str, Any]) -> Trajectory:
     import numpy as np
 
+    from aimtheory import library
     from aimtheory.dynamics import solve
-    from aimtheory.model import library
     from aimtheory.records import as_data
 
     _heading(session, 3, f"The trajectory of {MODEL}, which is solved without truncation (closure 'auto')")

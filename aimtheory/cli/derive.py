@@ -56,8 +56,8 @@ def register(subparsers: Subparsers) -> None:
 
 def run(arguments: argparse.Namespace, session: Session) -> int:
     """Derive and print or save."""
+    from aimtheory import library
     from aimtheory.hierarchy import derive
-    from aimtheory.model import library
     from aimtheory.records import as_data
 
     target = session.target()

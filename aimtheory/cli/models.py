@@ -30,7 +30,8 @@ def run(arguments: argparse.Namespace, session: Session) -> int:
     """List or show."""
     target = session.target()
 
-    from aimtheory.model import library, toml
+    from aimtheory import library
+    from aimtheory.model import toml
 
     if arguments.show is not None:
         model = library.load(arguments.show)
@@ -52,7 +53,7 @@ def run(arguments: argparse.Namespace, session: Session) -> int:
 def describe(model: AttentionModel) -> str:
     """One line: forms, tokens, loss, laws of the parameters.
 
-    >>> from aimtheory.model import library
+    >>> from aimtheory import library
     >>> describe(library.load("tied-erf"))
     'S1 = W1 W1^T (trained), S2 = W2 W2^T; L = 1; mse of erf; W1, W2: gaussian_entries(width=1, trace=1)'
     """

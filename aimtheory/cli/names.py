@@ -45,9 +45,9 @@ def run(arguments: argparse.Namespace, session: Session) -> int:
 
 def of_model(name: str) -> dict[str, dict[str, str]]:
     """The observables, letters and couplings of one model, each with its meaning."""
+    from aimtheory import library
     from aimtheory.hierarchy import views
     from aimtheory.hierarchy.observables import default_observables
-    from aimtheory.model import library
 
     model = library.load(name)
     seen = views(model)

@@ -35,9 +35,9 @@ def run(arguments: argparse.Namespace, session: Session) -> int:
     if target is not None:
         suffix_of(target, RESULT_SUFFIXES)
 
+    from aimtheory import library
     from aimtheory.dynamics import recovery
     from aimtheory.errors import InputError
-    from aimtheory.model import library
     from aimtheory.records import as_data
 
     if (arguments.dim is None) != (arguments.learning_rate is None):

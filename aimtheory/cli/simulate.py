@@ -60,7 +60,7 @@ def run_sgd(arguments: argparse.Namespace, session: Session) -> int:
         raise InputError("give --seed or --seeds, not both")
     seeds = read_integers(arguments.seeds, "--seeds") if arguments.seeds is not None else [arguments.seed or 0]
 
-    from aimtheory.model import library
+    from aimtheory import library
     from aimtheory.records import as_data
     from aimtheory.simulate import sgd
 

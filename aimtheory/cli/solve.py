@@ -71,8 +71,8 @@ def run(arguments: argparse.Namespace, session: Session) -> int:
         suffix_of(target, RESULT_SUFFIXES)
     times = read_times(arguments.times)
 
+    from aimtheory import library
     from aimtheory.dynamics import solve
-    from aimtheory.model import library
     from aimtheory.records import as_data
 
     options = {key: getattr(arguments, key) for key in ("dim", "seed") if getattr(arguments, key) is not None}

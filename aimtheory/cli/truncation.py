@@ -50,8 +50,8 @@ def run(arguments: argparse.Namespace, session: Session) -> int:
         suffix_of(target, RESULT_SUFFIXES)
     degrees, times = read_integers(arguments.degrees, "--degrees"), read_times(arguments.times)
 
+    from aimtheory import library
     from aimtheory.dynamics import truncation_study
-    from aimtheory.model import library
     from aimtheory.records import as_data
 
     study = truncation_study(

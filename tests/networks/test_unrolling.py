@@ -127,3 +127,17 @@ def test_errors_name_what_is_wrong():
         AttentionNetwork().forward(np.zeros((2, 3)), {"K11": np.zeros((3, 3))})
     with pytest.raises(aim.InputError, match="read out"):
         NetworkLoss(AttentionNetwork(), AttentionNetwork(readout="tokens"))
+
+
+def test_a_model_of_networks_survives_its_file(tmp_path):
+    teacher = AttentionNetwork(layers=1, heads=2, readout="tokens", residual=False)
+    student = AttentionNetwork(layers=2, mask="causal", readout="tokens")
+    model = teacher_student(
+        student, teacher, tokens=3, attention_law=aim.GaussianFactors(width=1, left=1, right=1),
+        value_law=aim.Ginibre(variance=1), token_covariance=C,
+    )  # fmt: skip
+    path = tmp_path / "network.toml"
+    path.write_text(aim.model.toml.dumps(model), encoding="utf-8")
+    assert aim.models.load(path) == model
+    with pytest.raises(aim.InputError, match="no key 'layer'"):
+        NetworkLoss.from_mapping({"student_network": {"layer": 1}}, None)

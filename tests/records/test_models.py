@@ -8,6 +8,7 @@ import pytest
 import sympy as sp
 
 import aimtheory as aim
+from aimtheory import library
 from aimtheory.bayes import (
     GeneralChannel,
     HardmaxChannel,
@@ -17,7 +18,6 @@ from aimtheory.bayes import (
     SoftmaxChannel,
 )
 from aimtheory.frozen import same_value
-from aimtheory.model import library
 from aimtheory.records import decode, encode
 from aimtheory.spectra import FreeFamily, JointMoments, UserDensity, mmse
 

@@ -8,6 +8,7 @@ from collections.abc import Callable
 from fractions import Fraction
 from pathlib import Path
 
+from aimtheory import networks as networks  # a file may name its losses
 from aimtheory.errors import InputError
 from aimtheory.model import toml
 from aimtheory.model.attention_model import AttentionModel
