@@ -291,3 +291,177 @@ def test_packages_are_packages():
         assert (path.parent / "__init__.py").is_file(), f"{path.parent} is no package"
     walked = {m.name for m in pkgutil.walk_packages([str(PACKAGE)], "aimtheory.")}
     assert walked >= {name for name in MODULES.values() if name != "aimtheory" and not name.endswith("__main__")}
+
+
+FAMILIES = {
+    "aimtheory.spectra.initial_law": ("MatrixLaw", "InitialLaw"),
+    "aimtheory.spectra.law": ("SpectralLaw",),
+    "aimtheory.spectra.rectangular_law": ("RectangularLaw",),
+    "aimtheory.spectra.joint_law": ("JointLaw",),
+    "aimtheory.model.activations": ("Activation",),
+    "aimtheory.model.losses": ("Loss",),
+    "aimtheory.bayes.channel": ("Channel",),
+    "aimtheory.bayes.joint_channel": ("JointChannel",),
+    "aimtheory.bayes.prior": ("Prior",),
+}
+"""Laws, activations, losses, channels and priors answer for themselves: the abstract classes, by their module."""
+
+CONSTRUCTORS = ("__init__", "__post_init__", "__new__", "__eq__")
+
+READERS = (
+    "_check",  # model: the part of a loss's constructor that its subclasses write
+    "plain",  # spectra: a law inside the parameters of another, as plain data
+    "activation",  # model: a name, a formula or an activation
+    "make_channel",  # bayes: a name or a channel
+    "as_joint_channel",
+    "make_prior",  # bayes: a width, a law or a prior
+    "check_joint_prior",
+)
+"""Functions that build such a value from what a user gives, and so ask what they were given."""
+
+STILL_ASKING = (
+    "bayes/exact_digits.py",
+    "bayes/joint_prior.py",
+    "bayes/prediction_error.py",
+    "bayes/prior.py",
+    "bayes/rectangular_prior.py",
+    "bayes/thresholds.py",
+    "hierarchy/closures/exact.py",
+    "hierarchy/closures/gns.py",
+    "hierarchy/closures/matrix.py",
+    "hierarchy/closures/zero.py",
+    "hierarchy/initial_moments.py",
+    "model/parameter.py",
+    "model/parameterization.py",
+    "networks/teacher_student.py",
+    "population/closed_forms.py",
+    "population/potential.py",
+    "population/sites.py",
+    "population/softmax_any_length.py",
+    "simulate/amp.py",
+    "simulate/gradient_descent.py",
+    "simulate/output_loss.py",
+    "simulate/teacher_data.py",
+)
+"""Files that still branch on such a class; to be emptied, never to grow."""
+
+
+def descendants(cls):
+    return {cls, *(found for child in cls.__subclasses__() for found in descendants(child))}
+
+
+def homes_of_behaviour():
+    """The room of every class of laws, activations, losses, channels and priors of the package."""
+    for path, module in MODULES.items():
+        if path.name != "__main__.py":
+            importlib.import_module(module)
+    bases = [getattr(importlib.import_module(module), name) for module, names in FAMILIES.items() for name in names]
+    found = {cls for base in bases for cls in descendants(base) if cls.__module__ in MODULES.values()}
+    rooms = {base: room_of(base.__module__) for base in bases}
+    return {cls: next(rooms[base] for base in bases if issubclass(cls, base)) for cls in found}
+
+
+class ClassQuestions(ast.NodeVisitor):
+    """Where a source asks a value for its class: line, function, and the names of the classes it may mean."""
+
+    def __init__(self):
+        self.functions = ["the module"]
+        self.found = []
+        self.imported = {}
+        self.foreign = set()
+
+    def visit_Import(self, node):
+        names = [alias.asname or alias.name for alias in node.names if not alias.name.startswith("aimtheory")]
+        self.foreign |= {name.split(".")[0] for name in names}
+
+    def visit_ImportFrom(self, node):
+        self.imported |= {alias.asname or alias.name: (node.module, alias.name) for alias in node.names}
+
+    def visit_FunctionDef(self, node):
+        self.functions.append(node.name)
+        self.generic_visit(node)
+        self.functions.pop()
+
+    def ask(self, node, *classes):
+        leaves = [part for cls in classes for part in ast.walk(cls)]
+        names = {part.id for part in leaves if isinstance(part, ast.Name)}
+        # Not those of other libraries, such as ast.Constant.
+        attributes = [part for part in leaves if isinstance(part, ast.Attribute)]
+        names |= {part.attr for part in attributes if ast.unparse(part).split(".")[0] not in self.foreign}
+        # A class that is compared by its name.
+        names |= {part.value for part in leaves if isinstance(part, ast.Constant) and isinstance(part.value, str)}
+        self.found.append((node.lineno, self.functions[-1], names))
+
+    def visit_Call(self, node):
+        if ast.unparse(node.func) in ("isinstance", "issubclass") and len(node.args) == 2:
+            self.ask(node, node.args[1])
+        self.generic_visit(node)
+
+    def visit_Compare(self, node):
+        sides = [node.left, *node.comparators]
+        if any(re.search(r"\btype\(|__class__|__(qual)?name__", ast.unparse(side)) for side in sides):
+            self.ask(node, *sides)
+        self.generic_visit(node)
+
+    def visit_MatchClass(self, node):
+        self.ask(node.cls, node.cls)
+        self.generic_visit(node)
+
+
+def class_questions(source, module, homes):
+    """Questions for a class of law, activation, loss, channel or prior outside the constructors of its own room."""
+    visitor = ClassQuestions()
+    visitor.visit(ast.parse(source))
+    by_name = {cls.__name__: cls for cls in homes}
+    for line, function, names in visitor.found:
+        for name in sorted(names):
+            source_module, original = visitor.imported.get(name, (None, name))
+            cls = by_name.get(original)
+            # Other libraries and rooms have classes of the same name.
+            if cls is None or (source_module or "").split(".")[0] not in ("", "aimtheory"):
+                continue
+            if source_module is not None and getattr(importlib.import_module(source_module), original, None) is not cls:
+                continue
+            if (
+                source_module is None
+                and name not in visitor.imported
+                and cls.__module__ != module
+                and module in sys.modules
+            ):
+                continue
+            if not (room_of(module) == homes[cls] and function in (*CONSTRUCTORS, *READERS)):
+                yield f"line {line}: {function} asks for {name}"
+
+
+def test_laws_losses_channels_and_activations_are_not_asked_for_their_class():
+    homes = homes_of_behaviour()
+    asking = {}
+    for path in FILES:
+        found = list(class_questions(path.read_text(encoding="utf-8"), MODULES[path], homes))
+        if found:
+            asking[str(path.relative_to(PACKAGE))] = found
+    assert {name: found for name, found in asking.items() if name not in STILL_ASKING} == {}
+    assert [name for name in STILL_ASKING if name not in asking] == [], "remove these from STILL_ASKING"
+
+
+def test_the_check_sees_questions_of_class():
+    """By isinstance, issubclass, type, class name or match, inside unions and tuples; constructors may ask."""
+    homes = homes_of_behaviour()
+    head = "from aimtheory.spectra import GOE, Wishart\nfrom aimtheory import spectra\nfrom sympy import Piecewise\n"
+    for line in (
+        "isinstance(x, GOE)",
+        "isinstance(x, int | GOE)",
+        "issubclass(type(x), (Wishart, int))",
+        "type(x) is GOE",
+        "x.__class__ == GOE",
+        "type(x).__name__ == 'GOE'",
+        "isinstance(x, spectra.Wishart)",
+        "[y for y in x if isinstance(y, Wishart)]",
+        "match x:\n    case GOE():\n        pass",
+        "def __init__(self, x):\n    isinstance(x, GOE)",
+    ):
+        assert len(list(class_questions(head + line, "aimtheory.bayes.made_up", homes))) == 1, line
+    inside = head + "def __post_init__(self):\n    isinstance(self.law, GOE)"
+    assert list(class_questions(inside, "aimtheory.spectra.made_up", homes)) == []
+    other = "import ast\nfrom aimtheory.words import Polynomial\nisinstance(x, Polynomial)\nisinstance(x, ast.Constant)"
+    assert list(class_questions(other, "aimtheory.words.made_up", homes)) == []

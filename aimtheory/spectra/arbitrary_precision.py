@@ -6,8 +6,9 @@ every gap and near-gap. The mass of the density, which must be 1, certifies the 
 
 from __future__ import annotations
 
-from collections.abc import Callable
+from collections.abc import Callable, Sequence
 from fractions import Fraction
+from functools import singledispatch
 
 import mpmath as mp
 import numpy as np
@@ -56,30 +57,46 @@ def _integrals(law: SpectralLaw, qhat: object, digits: int) -> tuple[mp.mpf, mp.
         exponent = abs(float(mp.log10(_positive(precision, "qhat"))))
     # Close edges and small differences of large terms lose at most a few times log10 of the noise.
     with mp.workdps(int(digits) + 25 + int(3 * exponent)):
-        noise = 1 / _positive(precision, "qhat")
-        if isinstance(law, GOE):
-            variance = _positive(law.variance, "variance")
-            return variance * noise / (variance + noise), mp.log1p(variance / noise) / 4
-        if isinstance(law, Wishart):
-            aspect, trace = 1 / _positive(law.width, "width"), _positive(law.trace, "trace")
-            point, breaks = _wishart(aspect, noise / trace**2)
-            scale, shift = trace**2, mp.mpf(0)
-            unit_noise = noise / trace**2
-        elif isinstance(law, Atomic):
-            point, breaks = _atoms(law, noise)
-            scale, shift, unit_noise = mp.mpf(1), mp.mpf(0), noise
-        else:
-            raise InputError(f"arbitrary precision is offered for Wishart, GOE and Atomic laws, not {law!r}")
-        totals = [mp.mpf(0)] * 3
-        for low, high in breaks:
-            for index, value in enumerate(_tanh_sinh(point, low, high, int(digits) + 8)):
-                totals[index] += value
-        error = abs(totals[0] - 1)
-        if error > mp.mpf(10) ** (-int(digits) - 2):
-            raise NumericsError(
-                f"the density integrates to 1 only within {mp.nstr(error, 3)}; ask for fewer than {digits} digits"
-            )
-        return scale * totals[1], (totals[2] - mp.log(unit_noise) / 2) / 2 + mp.mpf(1) / 8 + shift
+        return _denoised(law, 1 / _positive(precision, "qhat"), int(digits))
+
+
+@singledispatch
+def _denoised(law: SpectralLaw, noise: mp.mpf, digits: int) -> tuple[mp.mpf, mp.mpf]:  # noqa: ARG001
+    """MMSE and mutual information at a noise variance; a law that offers them registers how."""
+    raise InputError(f"arbitrary precision is offered for Wishart, GOE and Atomic laws, not {law!r}")
+
+
+@_denoised.register
+def _(law: GOE, noise: mp.mpf, digits: int) -> tuple[mp.mpf, mp.mpf]:  # noqa: ARG001
+    variance = _positive(law.variance, "variance")
+    return variance * noise / (variance + noise), mp.log1p(variance / noise) / 4
+
+
+@_denoised.register
+def _(law: Wishart, noise: mp.mpf, digits: int) -> tuple[mp.mpf, mp.mpf]:
+    aspect, trace = 1 / _positive(law.width, "width"), _positive(law.trace, "trace")
+    mmse, information = _integrated(*_wishart(aspect, noise / trace**2), noise / trace**2, digits)
+    return trace**2 * mmse, information
+
+
+@_denoised.register
+def _(law: Atomic, noise: mp.mpf, digits: int) -> tuple[mp.mpf, mp.mpf]:
+    return _integrated(*_atoms(law, noise), noise, digits)
+
+
+def _integrated(
+    point: _Point, breaks: Sequence[tuple[mp.mpf, mp.mpf]], noise: mp.mpf, digits: int
+) -> tuple[mp.mpf, mp.mpf]:
+    totals = [mp.mpf(0)] * 3
+    for low, high in breaks:
+        for index, value in enumerate(_tanh_sinh(point, low, high, digits + 8)):
+            totals[index] += value
+    error = abs(totals[0] - 1)
+    if error > mp.mpf(10) ** (-digits - 2):
+        raise NumericsError(
+            f"the density integrates to 1 only within {mp.nstr(error, 3)}; ask for fewer than {digits} digits"
+        )
+    return totals[1], (totals[2] - mp.log(noise) / 2) / 2 + mp.mpf(1) / 8
 
 
 def _tanh_sinh(point: _Point, low: mp.mpf, high: mp.mpf, digits: int) -> list[mp.mpf]:

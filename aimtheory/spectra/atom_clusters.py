@@ -14,6 +14,7 @@ import math
 import numpy as np
 
 from aimtheory.spectra.law import FloatArray, jacobi_of_atoms
+from aimtheory.spectra.subordination import AtomTransform, SubordinatedSpectrum
 
 _RATIO, _NODES = 4.0, 11
 """``sqrt(W Delta) >= 4 r`` leaves a distance of 3 r; eleven nodes then err by 1e-17."""
@@ -55,4 +56,15 @@ def _gauss_rule(points: FloatArray, weights: FloatArray) -> tuple[FloatArray, Fl
     return middle + half * nodes, math.fsum(weights) * shares
 
 
-__all__ = ["condensed"]
+_PANEL_TOLERANCE = 1e-9
+"""Legendre tails of a panel between atoms, where everything is analytic: the Gauss rule errs by their square."""
+
+
+def noisy_atoms(atoms: tuple[tuple[float, float], ...], noise: float) -> SubordinatedSpectrum:
+    """The spectrum of a law of atoms, pairs (location, weight), seen through Gaussian noise of variance ``noise``."""
+    pairs = np.array(atoms)
+    points, weights = condensed(pairs[:, 0], pairs[:, 1], noise)
+    return SubordinatedSpectrum(AtomTransform(points, weights), noise, _PANEL_TOLERANCE)
+
+
+__all__ = ["condensed", "noisy_atoms"]

@@ -12,7 +12,8 @@ import sympy as sp
 from numpy.typing import ArrayLike, NDArray
 
 from aimtheory.errors import AssumptionError, InputError
-from aimtheory.scalars import Scalar, to_scalar
+from aimtheory.scalars import Scalar, to_scalar, to_sympy
+from aimtheory.spectra.atom_clusters import noisy_atoms
 from aimtheory.spectra.cumulants import exact_sqrt, tidy
 from aimtheory.spectra.law import (
     FloatArray,
@@ -26,6 +27,7 @@ from aimtheory.spectra.law import (
     rotate,
     to_float,
 )
+from aimtheory.spectra.subordination import SubordinatedSpectrum
 
 
 @dataclass(frozen=True)
@@ -134,6 +136,15 @@ class Atomic(SpectralLaw):
         z = np.asarray(points, dtype=np.complex128)
         locations, masses = self._arrays()
         return (masses / (z[..., None] - locations)).sum(axis=-1)
+
+    def noisy_spectrum(self, noise: float) -> SubordinatedSpectrum:
+        """By subordination."""
+        return noisy_atoms(self.atoms, noise)
+
+    @property
+    def rotational_freedom(self) -> sp.Expr:
+        """``1 - sum w^2``, exact for exact weights."""
+        return 1 - sp.Add(*[to_sympy(weight) ** 2 for weight in self.weights])
 
     def sample(self, dim: int, rng: np.random.Generator) -> FloatArray:
         """Haar-rotated spectrum; the number of eigenvalues at each atom is w_i d rounded by largest remainder."""

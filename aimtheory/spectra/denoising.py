@@ -19,10 +19,7 @@ from numpy.typing import ArrayLike
 from aimtheory.arrays import real_array
 from aimtheory.errors import AssumptionError, InputError
 from aimtheory.spectra.law import FloatArray, SpectralLaw, to_float
-from aimtheory.spectra.semicircle import GOE
-from aimtheory.spectra.semicircle_convolution import SemicircleConvolution, noisy_spectrum
-from aimtheory.spectra.wishart import Wishart
-from aimtheory.spectra.wishart_convolution import wishart_rules
+from aimtheory.spectra.semicircle_convolution import SemicircleConvolution
 
 
 def mmse(law: SpectralLaw, qhat: ArrayLike) -> FloatArray:
@@ -31,6 +28,7 @@ def mmse(law: SpectralLaw, qhat: ArrayLike) -> FloatArray:
     Relative error about 1e-13 (for a UserDensity, of the larger of the MMSE and 1e-2/qhat). Raises ``InputError`` for
     negative or non-finite ``qhat`` and ``AssumptionError`` for a prior without a second moment.
 
+    >>> from aimtheory.spectra import GOE
     >>> round(float(mmse(GOE(1), 3.0)), 12)                 # 1 / (1 + qhat)
     0.25
     """
@@ -40,26 +38,28 @@ def mmse(law: SpectralLaw, qhat: ArrayLike) -> FloatArray:
         raise AssumptionError(f"{law!r} has no finite second moment; the MMSE is not defined")
     result = np.full(precision.shape, max(second - mean**2, 0.0))
     active = precision > 0
-    result[active] = _over_precisions(law, precision[active], "mmse")
+    result[active] = law.noisy_mmse(precision[active])
     return result
 
 
 def mutual_information(law: SpectralLaw, qhat: ArrayLike) -> FloatArray:
     """``lim I(S; S + Z/sqrt(qhat)) / d^2``, same shape as ``qhat`` (>= 0); 0 at 0. Absolute error about 1e-14.
 
+    >>> from aimtheory.spectra import GOE
     >>> round(float(mutual_information(GOE(1), 3.0)), 12)   # log(1 + qhat) / 4
     0.34657359028
     """
     precision = check_precision(qhat)
     result = np.zeros(precision.shape)
     active = precision > 0
-    result[active] = _over_precisions(law, precision[active], "information")
+    result[active] = law.noisy_information(precision[active])
     return result
 
 
 def denoise(law: SpectralLaw, qhat: float, eigenvalues: ArrayLike) -> FloatArray:
     """``D(lambda) = lambda - 2 Delta h(lambda)`` at any real points, continued analytically off the bands.
 
+    >>> from aimtheory.spectra import GOE
     >>> denoise(GOE(1), 1.0, [1.0])
     array([0.5])
     """
@@ -85,29 +85,6 @@ def check_precision(qhat: ArrayLike) -> FloatArray:
         bad = values[~(np.isfinite(values) & (values >= 0))].ravel()[0]
         raise InputError(f"qhat = {bad} must be finite and >= 0 (the signal-to-noise ratio of the denoising problem)")
     return values
-
-
-def _over_precisions(law: SpectralLaw, precision: FloatArray, quantity: str) -> FloatArray:
-    result = np.empty(precision.shape)
-    if isinstance(law, GOE):
-        variance = to_float(law.variance, "variance")
-        return variance / (1 + variance * precision) if quantity == "mmse" else 0.25 * np.log1p(variance * precision)
-    if isinstance(law, Wishart):
-        trace = to_float(law.trace, "trace")
-        noise = 1 / (trace**2 * precision)
-        for _, rule, index in wishart_rules(to_float(law.aspect, "1/width"), noise):
-            if quantity == "mmse":
-                result[index] = trace**2 * rule.mmse
-            else:
-                result[index] = 0.5 * rule.integrate(rule.potential - 0.5 * np.log(noise[index, None])) + 0.125
-        return result
-    for place, value in enumerate(precision):
-        rule = noisy_spectrum(law, 1 / value).quadrature
-        if quantity == "mmse":
-            result[place] = rule.mmse
-        else:
-            result[place] = 0.5 * rule.integrate(rule.potential + 0.5 * np.log(value)) + 0.125
-    return result
 
 
 __all__ = ["denoise", "denoise_matrix", "mmse", "mutual_information"]

@@ -12,6 +12,7 @@ from numpy.typing import ArrayLike, NDArray
 from aimtheory.arrays import real_array
 from aimtheory.errors import AssumptionError, InputError
 from aimtheory.scalars import Scalar
+from aimtheory.spectra.atom_clusters import noisy_atoms
 from aimtheory.spectra.law import (
     FloatArray,
     Interval,
@@ -22,6 +23,7 @@ from aimtheory.spectra.law import (
     jacobi_of_atoms,
     rotate,
 )
+from aimtheory.spectra.subordination import SubordinatedSpectrum
 
 
 def extensive_rank_limit(dim: int) -> float:
@@ -128,6 +130,10 @@ class Empirical(SpectralLaw):
         """``(1/d) sum_i 1 / (z - lambda_i)``."""
         z = np.asarray(points, dtype=np.complex128)
         return (1.0 / (z[..., None] - self._values)).mean(axis=-1)
+
+    def noisy_spectrum(self, noise: float) -> SubordinatedSpectrum:
+        """By subordination."""
+        return noisy_atoms(self.atoms, noise)
 
     def sample(self, dim: int, rng: np.random.Generator) -> FloatArray:
         """Haar-rotated spectrum; at another dimension than d, the mid-quantiles (i + 1/2)/dim of the law."""

@@ -16,7 +16,7 @@ from aimtheory.records import record
 from aimtheory.scalars import Scalar
 from aimtheory.spectra.fock_space import FockLetter, FockOperators, fock_operators
 from aimtheory.spectra.joint_law import CodeArray, JointLaw
-from aimtheory.spectra.law import FloatArray, SpectralLaw
+from aimtheory.spectra.law import FloatArray
 
 Product = tuple[tuple[str, bool], ...]
 """Factors of a letter: (name of the quiver's letter, transposed)."""
@@ -79,9 +79,7 @@ class FockFamily(JointLaw):
         if key not in self._systems:
             widths = {space: width / self._width(base) for space, width in self.widths.items()}
             # Relative to another base space, variances s/d are s (base/d)/base.
-            quiver = [
-                x if isinstance(x.law, SpectralLaw) else replace(x, law=x.law * self._width(base)) for x in self.quiver
-            ]
+            quiver = [replace(x, law=x.variance * self._width(base)) if x.spectral is None else x for x in self.quiver]
             widths["d"] = 1.0 / self._width(base)
             self._systems[key] = fock_operators(quiver, widths, Fraction(key[0], 2), base)
         return self._systems[key]

@@ -16,7 +16,7 @@ from __future__ import annotations
 
 import math
 from collections.abc import Mapping, Sequence
-from dataclasses import dataclass
+from dataclasses import dataclass, field
 from fractions import Fraction
 
 import numpy as np
@@ -43,13 +43,20 @@ class FockLetter:
     columns: str
     law: float | SpectralLaw
     degree: Fraction = Fraction(1)
+    spectral: SpectralLaw | None = field(init=False, repr=False, compare=False)
+    """The law of a self-adjoint letter, None for Gaussian entries."""
+    variance: float = field(init=False, repr=False, compare=False)
+    """The variance s of Gaussian entries, NaN for a self-adjoint letter."""
 
     def __post_init__(self) -> None:
-        if isinstance(self.law, SpectralLaw):
+        spectral, variance = (self.law, math.nan) if isinstance(self.law, SpectralLaw) else (None, self.law)
+        object.__setattr__(self, "spectral", spectral)
+        object.__setattr__(self, "variance", variance)
+        if spectral is not None:
             if self.rows != self.columns:
                 raise InputError(f"letter {self.name} has a spectral law but maps {self.columns!r} to {self.rows!r}")
-        elif not (math.isfinite(self.law) and self.law >= 0):
-            raise InputError(f"letter {self.name}: variance {self.law} must be finite and at least 0")
+        elif not (math.isfinite(variance) and variance >= 0):
+            raise InputError(f"letter {self.name}: variance {variance} must be finite and at least 0")
         if self.degree <= 0:
             raise InputError(f"letter {self.name}: degree {self.degree} must be positive")
 
@@ -101,9 +108,9 @@ def fock_operators(
                 raise InputError(f"width of {space!r} is {known[space]}; it must be positive")
     depth = Fraction(depth)
     runs = {
-        letter.name: letter.law.jacobi(int(depth / letter.degree) + 1).floats()
+        letter.name: letter.spectral.jacobi(int(depth / letter.degree) + 1).floats()
         for letter in letters
-        if isinstance(letter.law, SpectralLaw)
+        if letter.spectral is not None
     }
     index: dict[str, dict[tuple[Step, ...], int]] = {space: {} for space in known}
     index[base][()] = 0
@@ -137,7 +144,7 @@ def _creations(
             return []
         run, new = _raised(letter, path)
         return [(space, new)] if runs[letter.name][1][run] > 0 else []
-    if letter.law == 0:
+    if letter.variance == 0:
         return []
     created = []
     if space == letter.columns:
@@ -171,9 +178,8 @@ def _operator(
                 put(targets[new], here, float(offdiagonal[run]))
                 put(here, targets[new], float(offdiagonal[run]))
     else:
-        assert not isinstance(letter.law, SpectralLaw)
-        inward = math.sqrt(letter.law * widths[letter.rows])
-        outward = math.sqrt(letter.law * widths[letter.columns])
+        inward = math.sqrt(letter.variance * widths[letter.rows])
+        outward = math.sqrt(letter.variance * widths[letter.columns])
         for path, here in index[letter.columns].items():
             new = (("in", letter.name, 1), *path)
             if new in targets:

@@ -7,7 +7,7 @@ from abc import abstractmethod
 from collections.abc import Sequence
 from dataclasses import dataclass
 from fractions import Fraction
-from typing import ClassVar
+from typing import TYPE_CHECKING, ClassVar
 
 import numpy as np
 import sympy as sp
@@ -18,6 +18,9 @@ from aimtheory.scalars import Scalar, to_scalar
 from aimtheory.spectra.cumulants import exact_sqrt, free_cumulants_from_moments, jacobi_from_moments
 from aimtheory.spectra.initial_law import InitialLaw
 from aimtheory.spectra.square_root import SquareRoot
+
+if TYPE_CHECKING:
+    from aimtheory.spectra.band_quadrature import NoisySpectrum
 
 FloatArray = NDArray[np.float64]
 Interval = tuple[float, float]
@@ -120,6 +123,45 @@ class SpectralLaw(InitialLaw):
     def second_moment(self) -> Scalar:
         """``lim tr S^2``."""
         return self.moments(2)[1]
+
+    def noisy_spectrum(self, noise: float) -> NoisySpectrum:  # noqa: ARG002
+        """The numerics of ``S + sqrt(noise) Z``, Z a GOE of unit variance; ``InputError`` for a law that has none."""
+        raise InputError(
+            f"no semicircle convolution for a {type(self).__name__}; use Wishart, GOE, Atomic, Empirical or UserDensity"
+        )
+
+    def noisy_mmse(self, precision: FloatArray) -> FloatArray:
+        """``lim E ||S - E[S | S + Z/sqrt(qhat)]||_F^2 / d`` at each qhat > 0 of a flat array."""
+        return np.array([self.noisy_spectrum(1 / value).quadrature.mmse for value in precision.tolist()])
+
+    def noisy_information(self, precision: FloatArray) -> FloatArray:
+        """``lim I(S; S + Z/sqrt(qhat)) / d^2`` at each qhat > 0 of a flat array."""
+        rules = [self.noisy_spectrum(1 / value).quadrature for value in precision.tolist()]
+        halves = zip(rules, np.log(precision), strict=True)
+        return np.array([0.5 * rule.integrate(rule.potential + 0.5 * log) + 0.125 for rule, log in halves])
+
+    @property
+    def has_fast_denoiser(self) -> bool:
+        """True when an MMSE costs microseconds; not with many atoms, whose noisy spectrum has as many bands."""
+        return 0 < len(self.atoms) <= 16
+
+    @property
+    def mmse_error(self) -> float:
+        """The relative error of the MMSE in float64."""
+        return 1e-13
+
+    @property
+    def is_gaussian(self) -> bool:
+        """True when S has jointly Gaussian entries, so that linear denoising is optimal."""
+        return False
+
+    @property
+    def rotational_freedom(self) -> sp.Expr:
+        """``lim qhat MMSE(qhat)``: ``1 - sum w^2`` over the weights w of the atoms.
+
+        An atom of weight w leaves its block of w d dimensions free to rotate, w^2 d^2/2 parameters.
+        """
+        return 1 - sp.Add(*[sp.Float(weight) ** 2 for _, weight in self.atoms])
 
     def draw(self, rows: int, columns: int | None, dim: int, rng: np.random.Generator) -> FloatArray:  # noqa: ARG002
         """A symmetric (rows, rows) sample."""

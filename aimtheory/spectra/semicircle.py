@@ -22,6 +22,7 @@ from aimtheory.spectra.law import (
     positive_scalar,
     to_float,
 )
+from aimtheory.spectra.semicircle_spectrum import SemicircleSpectrum
 
 
 @dataclass(frozen=True)
@@ -71,6 +72,29 @@ class GOE(SpectralLaw):
         z = np.asarray(points, dtype=np.complex128)
         radius = self.support[0][1]
         return 2.0 / (z + np.sqrt(z - radius) * np.sqrt(z + radius))
+
+    def noisy_spectrum(self, noise: float) -> SemicircleSpectrum:
+        """A semicircle of variance ``s + noise``."""
+        return SemicircleSpectrum(to_float(self.variance, "variance"), noise)
+
+    def noisy_mmse(self, precision: FloatArray) -> FloatArray:
+        """``s/(1 + s qhat)``."""
+        variance = to_float(self.variance, "variance")
+        return variance / (1 + variance * precision)
+
+    def noisy_information(self, precision: FloatArray) -> FloatArray:
+        """``log(1 + s qhat)/4``."""
+        return np.asarray(0.25 * np.log1p(to_float(self.variance, "variance") * precision))
+
+    @property
+    def has_fast_denoiser(self) -> bool:
+        """True."""
+        return True
+
+    @property
+    def is_gaussian(self) -> bool:
+        """True."""
+        return True
 
     def sample(self, dim: int, rng: np.random.Generator) -> FloatArray:
         """``(X + X^T) sqrt(s / 2d)`` with X standard Gaussian; E tr S^2 = s (1 + 1/d)."""

@@ -11,20 +11,10 @@ from numpy.typing import ArrayLike, NDArray
 
 from aimtheory.errors import InputError, NumericsError
 from aimtheory.scalars import Scalar
-from aimtheory.spectra.atom_clusters import condensed
-from aimtheory.spectra.atomic import Atomic
 from aimtheory.spectra.band_quadrature import BandQuadrature, BoundaryValues, NoisySpectrum
 from aimtheory.spectra.cumulants import moments_from_free_cumulants
-from aimtheory.spectra.empirical import Empirical
 from aimtheory.spectra.law import FloatArray, Interval, SpectralLaw, check_count, positive_scalar, to_float
 from aimtheory.spectra.semicircle import GOE
-from aimtheory.spectra.subordination import AtomTransform, SubordinatedSpectrum
-from aimtheory.spectra.user_density import UserDensity
-from aimtheory.spectra.wishart import Wishart
-from aimtheory.spectra.wishart_convolution import WishartSpectrum
-
-_ATOM_TOLERANCE = 1e-9
-"""Legendre tails of a panel between atoms, where everything is analytic: the Gauss rule errs by their square."""
 
 
 @dataclass(frozen=True)
@@ -35,6 +25,7 @@ class SemicircleConvolution(SpectralLaw):
     ever chosen, so the density is >= 0 and integrates to 1 within 1e-12. For a Wishart law the Stieltjes transform
     solves ``c t Delta g^3 - (c t z + Delta) g^2 + (z + t (c - 1)) g - 1 = 0`` and decays at infinity ([B]).
 
+    >>> from aimtheory.spectra import Wishart
     >>> law = SemicircleConvolution(Wishart(1), 1)
     >>> law.moments(2)
     (Fraction(1, 1), Fraction(3, 1))
@@ -52,7 +43,7 @@ class SemicircleConvolution(SpectralLaw):
 
     @cached_property
     def _spectrum(self) -> NoisySpectrum:
-        return noisy_spectrum(self.law, to_float(self.variance, "variance"))
+        return self.law.noisy_spectrum(to_float(self.variance, "variance"))
 
     def free_cumulants(self, count: int) -> tuple[Scalar, ...]:
         """Those of S with Delta added to kappa_2; exact when both are."""
@@ -135,70 +126,6 @@ class SemicircleConvolution(SpectralLaw):
     def sample(self, dim: int, rng: np.random.Generator) -> FloatArray:
         """``S + sqrt(Delta) Z`` with S and Z sampled independently, S first."""
         return self.law.sample(dim, rng) + GOE(self.variance).sample(dim, rng)
-
-
-class SemicircleSpectrum:
-    """GOE of variance s plus noise Delta: a semicircle of variance s + Delta."""
-
-    def __init__(self, variance: float, noise: float) -> None:
-        self.variance, self.noise = variance, noise
-        self.total = variance + noise
-
-    @property
-    def bands(self) -> tuple[Interval, ...]:
-        """``[-2 sqrt(s + Delta), 2 sqrt(s + Delta)]``."""
-        radius = 2 * math.sqrt(self.total)
-        return ((-radius, radius),)
-
-    @property
-    def quadrature(self) -> BandQuadrature:
-        """Gauss-Chebyshev of the second kind, 64 nodes."""
-        count = 64
-        theta = np.pi * np.arange(count, 0, -1) / (count + 1)
-        x = 2 * math.sqrt(self.total) * np.cos(theta)
-        density = np.sin(theta) / (math.pi * math.sqrt(self.total))
-        return BandQuadrature(
-            points=x,
-            weights=2 * math.sqrt(self.total) * np.sin(theta) * np.pi / (count + 1),
-            density=density,
-            denoised=self.variance / self.total * x,
-            posterior_variance=np.full(count, self.variance * self.noise / self.total),
-            potential=x**2 / (4 * self.total) + 0.5 * math.log(self.total) - 0.5,
-        )
-
-    def boundary(self, points: FloatArray) -> BoundaryValues:
-        """``g = (x - sqrt(x^2 - 4v)) / 2v`` with v = s + Delta."""
-        x = np.asarray(points, dtype=np.float64)
-        v = self.total
-        square = x**2 - 4 * v
-        outside = np.sqrt(np.maximum(square, 0.0))
-        real = np.where(square > 0, np.sign(x) * 2 / (np.abs(x) + outside), x / (2 * v))
-        g = real - 1j * np.sqrt(np.maximum(-square, 0.0)) / (2 * v)
-        potential = np.where(
-            square > 0, 0.5 * v * real**2 - np.log(np.abs(real)), x**2 / (4 * v) + 0.5 * math.log(v) - 0.5
-        )
-        return BoundaryValues(g, x - 2 * self.noise * real, potential)
-
-
-def noisy_spectrum(law: SpectralLaw, noise: float) -> NoisySpectrum:
-    """The numerics for a law and a noise variance; ``InputError`` for a kind of law that has none."""
-    if isinstance(law, Wishart):
-        return WishartSpectrum(to_float(law.aspect, "1/width"), to_float(law.trace, "trace"), noise)
-    if isinstance(law, GOE):
-        return SemicircleSpectrum(to_float(law.variance, "variance"), noise)
-    if isinstance(law, Atomic | Empirical):
-        pairs = np.array(law.atoms)
-        points, weights = condensed(pairs[:, 0], pairs[:, 1], noise)
-        return SubordinatedSpectrum(AtomTransform(points, weights), noise, _ATOM_TOLERANCE)
-    if isinstance(law, UserDensity):
-        (low, _), (_, high) = law.support[0], law.support[-1]
-        if noise > 4 * (high - low) ** 2:
-            # The curve stays a support away from the law, whose Gauss nodes then serve as atoms, without cancellation.
-            return SubordinatedSpectrum(AtomTransform(*law.nodes()), noise)
-        return SubordinatedSpectrum(law.transform(), noise)
-    raise InputError(
-        f"no semicircle convolution for a {type(law).__name__}; use Wishart, GOE, Atomic, Empirical or UserDensity"
-    )
 
 
 __all__ = ["SemicircleConvolution"]

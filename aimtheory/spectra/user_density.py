@@ -29,7 +29,7 @@ from aimtheory.spectra.law import (
     jacobi_of_atoms,
     rotate,
 )
-from aimtheory.spectra.subordination import Band, LocalValues
+from aimtheory.spectra.subordination import AtomTransform, Band, LocalValues, SubordinatedSpectrum
 
 ComplexArray = NDArray[np.complex128]
 _NODES = 16
@@ -140,6 +140,14 @@ class UserDensity(SpectralLaw):
         nodes, rule = gauss_legendre(_NODES)
         width = (self._high - self._low)[:, None]
         return (self._low[:, None] + width * nodes).ravel(), (self._values * rule * width).ravel()
+
+    def noisy_spectrum(self, noise: float) -> SubordinatedSpectrum:
+        """By subordination; far from the law its Gauss nodes serve as atoms."""
+        (low, _), (_, high) = self.support[0], self.support[-1]
+        if noise > 4 * (high - low) ** 2:
+            # The curve stays a support away from the law, whose Gauss nodes then serve as atoms, without cancellation.
+            return SubordinatedSpectrum(AtomTransform(*self.nodes()), noise)
+        return SubordinatedSpectrum(self.transform(), noise)
 
     def moments(self, count: int) -> tuple[Scalar, ...]:
         """``int x^n f(x) dx`` by the panels' Gauss rules, floats."""
