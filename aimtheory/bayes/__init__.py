@@ -2,7 +2,7 @@
 
 from aimtheory.bayes.bivariate_normal import log_orthant, log_orthant_derivative, orthant
 from aimtheory.bayes.channel import Channel
-from aimtheory.bayes.channel_library import CHANNELS, make_channel
+from aimtheory.bayes.channel_library import CHANNELS, make_any_channel, make_channel
 from aimtheory.bayes.cross_attention import (
     CrossAttentionChannel,
     CrossHardmax,
@@ -28,7 +28,7 @@ from aimtheory.bayes.multi_index_state_evolution import MultiIndexFixedPoint, Mu
 from aimtheory.bayes.phase_diagram import PhaseDiagram, phase_diagram
 from aimtheory.bayes.prediction_error import prediction_error
 from aimtheory.bayes.prior import LawPrior, Prior, SmallWidthPrior, make_prior
-from aimtheory.bayes.rectangular_prior import RectangularPrior
+from aimtheory.bayes.rectangular_prior import RectangularPrior, make_rectangular_prior
 from aimtheory.bayes.sign_channel import SignChannel
 from aimtheory.bayes.softmax_channel import SoftmaxChannel, softmax_directions
 from aimtheory.bayes.softmax_heads import SoftmaxHeads
@@ -85,9 +85,11 @@ __all__ = [
     "free_entropy",
     "log_orthant",
     "log_orthant_derivative",
+    "make_any_channel",
     "make_channel",
     "make_cross_channel",
     "make_prior",
+    "make_rectangular_prior",
     "masked_self_attention",
     "mmse_curve",
     "orthant",

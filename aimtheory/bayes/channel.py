@@ -10,54 +10,27 @@ and ``qhat/4 = alpha Psi_out'(q)``: the same function twice. Source: [B], state 
 
 from __future__ import annotations
 
-from abc import ABC, abstractmethod
+from abc import abstractmethod
 from typing import Any
 
+import mpmath as mp
 import numpy as np
 import sympy as sp
 from numpy.typing import ArrayLike
 
 from aimtheory.arrays import real_array
 from aimtheory.bayes.measured import Measured
-from aimtheory.bayes.token_pairs import pair_multiplicity
+from aimtheory.bayes.seen_forms import SeenForms
 from aimtheory.errors import InputError
-from aimtheory.frozen import Uncached
 from aimtheory.spectra.law import FloatArray
 
 
-class Channel(Uncached, ABC):
+class Channel(SeenForms):
     """An observation channel of one attention matrix; subclasses are frozen dataclasses with a field ``tokens``.
 
     Forms are arrays (..., P) over the P = T(T+1)/2 pairs a <= b in the order of ``token_pairs``. ``q`` and
     ``variance`` (V) are scalars or arrays of one shape, and everything is vectorised over them.
     """
-
-    tokens: int
-
-    @property
-    def name(self) -> str:
-        """How the channel is called on the command line and in messages."""
-        return type(self).__name__
-
-    @property
-    def indices(self) -> int:
-        """The number of attention matrices that the output depends on."""
-        return 1
-
-    @property
-    def is_rectangular(self) -> bool:
-        """True for cross-attention, whose matrix has no symmetry."""
-        return False
-
-    @property
-    def pairs(self) -> int:
-        """``P = T(T+1)/2``, the number of independent forms."""
-        return self.tokens * (self.tokens + 1) // 2
-
-    @property
-    def multiplicity(self) -> FloatArray:
-        """``D_ab = 1 + delta_ab``, shape (P,)."""
-        return pair_multiplicity(self.tokens)
 
     @property
     def is_fast(self) -> bool:
@@ -86,6 +59,10 @@ class Channel(Uncached, ABC):
     def uninformed_signal(self) -> sp.Expr | None:
         """``signal(0, 1)`` as an exact sympy number, None when no closed form is known."""
         return None
+
+    def signal_digits(self, variance: mp.mpf) -> mp.mpf:  # noqa: ARG002
+        """``qhat/alpha`` at V to the working precision, where it depends on V alone; ``InputError`` for the others."""
+        raise InputError(f"digits are offered for the softmax and linear channels, not {self.name}; use mmse_curve")
 
     @abstractmethod
     def sample(self, forms: ArrayLike, rng: np.random.Generator) -> Any:

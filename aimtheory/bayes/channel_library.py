@@ -7,7 +7,9 @@ from typing import Any
 
 from aimtheory.bayes.channel import Channel
 from aimtheory.bayes.hardmax_channel import HardmaxChannel
+from aimtheory.bayes.joint_channel import JointChannel
 from aimtheory.bayes.linear_channel import LinearChannel
+from aimtheory.bayes.seen_forms import SeenForms
 from aimtheory.bayes.sign_channel import SignChannel
 from aimtheory.bayes.softmax_channel import SoftmaxChannel
 from aimtheory.errors import InputError
@@ -45,4 +47,16 @@ def make_channel(channel: str | Channel, tokens: int | None = None, **options: A
         raise InputError(f"channel {channel!r} does not take these options: {error}") from error
 
 
-__all__ = ["CHANNELS", "make_channel"]
+def make_any_channel(channel: str | SeenForms, tokens: int | None = None, **options: Any) -> Channel | JointChannel:
+    """:func:`make_channel`, where a channel of several matrices passes through as well.
+
+    >>> from aimtheory.bayes import SignHeads
+    >>> make_any_channel(SignHeads(2, 2)).is_joint
+    True
+    """
+    if isinstance(channel, JointChannel):
+        return channel
+    return make_channel(channel, tokens, **options)  # type: ignore[arg-type]
+
+
+__all__ = ["CHANNELS", "make_any_channel", "make_channel"]

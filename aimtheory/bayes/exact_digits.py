@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-from collections.abc import Callable
 from fractions import Fraction
 
 import mpmath as mp
@@ -10,13 +9,10 @@ import sympy as sp
 
 from aimtheory.bayes.channel import Channel
 from aimtheory.bayes.channel_library import make_channel
-from aimtheory.bayes.linear_channel import LinearChannel
-from aimtheory.bayes.prior import LawPrior, Prior, SmallWidthPrior, make_prior
-from aimtheory.bayes.softmax_channel import SoftmaxChannel
+from aimtheory.bayes.prior import Prior, make_prior
 from aimtheory.bayes.state_evolution import StateEvolution
 from aimtheory.errors import InputError, NumericsError
-from aimtheory.scalars import to_scalar, to_sympy
-from aimtheory.spectra.arbitrary_precision import mmse_digits
+from aimtheory.scalars import to_scalar
 
 
 def bayes_mmse_digits(
@@ -38,8 +34,7 @@ def bayes_mmse_digits(
     """
     law: Prior = make_prior(width, prior)
     seen = make_channel(channel, tokens)
-    if not isinstance(seen, SoftmaxChannel | LinearChannel):
-        raise InputError(f"digits are offered for the softmax and linear channels, not {seen.name}; use mmse_curve")
+    seen.signal_digits(mp.mpf(1))  # refuses channels without a closed form
     rate = to_scalar(alpha, "alpha")
     if isinstance(rate, sp.Expr):
         raise InputError(f"alpha = {rate} must be a number")
@@ -50,15 +45,17 @@ def bayes_mmse_digits(
     with mp.workdps(int(digits) + 20):
         target = mp.mpf(rate.numerator) / rate.denominator if isinstance(rate, Fraction) else mp.mpf(rate)
         if rate == 0:
-            return _prior_variance(law, int(digits) + 20)
+            return law.variance_digits(int(digits) + 20)
         if seen.exact_directions > 0:
             freedom = mp.mpf(sp.N(law.degrees_of_freedom, int(digits) + 20))
             if target * seen.exact_directions >= freedom:
                 return mp.mpf(0)
-        mmse = _mmse_function(law, int(digits) + 8)
+
+        def mmse(qhat: mp.mpf) -> mp.mpf:
+            return law.mmse_digits(qhat, int(digits) + 8)
 
         def excess(log_qhat: mp.mpf) -> mp.mpf:
-            return log_qhat - mp.log(_signal(seen, mmse(mp.exp(log_qhat)))) - mp.log(target)
+            return log_qhat - mp.log(seen.signal_digits(mmse(mp.exp(log_qhat)))) - mp.log(target)
 
         before = mp.log(mp.mpf(guess.qhat)) + mp.mpf(10) ** -8
         now = mp.log(mp.mpf(guess.qhat))
@@ -69,29 +66,6 @@ def bayes_mmse_digits(
                 return mmse(mp.exp(now))
             before, now, f_before = now, now - f * (now - before) / (f - f_before), f
     raise NumericsError(f"the MMSE did not converge to {digits} digits at alpha = {rate}; it is too near a transition")
-
-
-def _prior_variance(prior: Prior, digits: int) -> mp.mpf:
-    if not isinstance(prior, LawPrior):
-        return mp.mpf(prior.second_moment) - mp.mpf(prior.mean_square)
-    mean, second = (to_sympy(value) for value in prior.law.moments(2))
-    return mp.mpf(sp.N(second - mean**2, digits))
-
-
-def _mmse_function(prior: Prior, digits: int) -> Callable[[mp.mpf], mp.mpf]:
-    if isinstance(prior, LawPrior):
-        law = prior.law
-        return lambda qhat: mmse_digits(law, qhat, digits)
-    if isinstance(prior, SmallWidthPrior):
-        return lambda x: mp.mpf(1) if x <= 1 else (2 - 1 / x) / x
-    raise InputError(f"digits are offered for spectral laws and the small-width limit, not {prior!r}")
-
-
-def _signal(channel: SoftmaxChannel | LinearChannel, variance: mp.mpf) -> mp.mpf:
-    if isinstance(channel, SoftmaxChannel):
-        return mp.mpf(channel.exact_directions) / variance
-    pairs = zip(channel.multiplicity, channel.noise, strict=True)
-    return mp.fsum(2 * mp.mpf(scale) / (mp.mpf(scale) * variance + mp.mpf(noise)) for scale, noise in pairs)
 
 
 __all__ = ["bayes_mmse_digits"]

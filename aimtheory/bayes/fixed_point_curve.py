@@ -22,7 +22,7 @@ from scipy.interpolate import make_interp_spline
 from scipy.optimize import minimize_scalar
 
 from aimtheory.bayes.channel import Channel
-from aimtheory.bayes.prior import Prior, SmallWidthPrior
+from aimtheory.bayes.prior import Prior
 from aimtheory.errors import NumericsError
 from aimtheory.frozen import ByValue, same_value
 from aimtheory.records import Result, Variable, record
@@ -80,9 +80,9 @@ class FixedPointCurve(Result):
         high = _HIGH if prior.is_fast else _SLOW_HIGH
         count = 1 + math.ceil(density * math.log(high / low))
         self._grid = np.linspace(math.log(low * scale), math.log(high * scale), count)
-        if isinstance(prior, SmallWidthPrior):
-            # Its kink at qhat = 1, from where alpha(qhat) of an even channel comes down from infinity.
-            self._grid = np.unique(np.concatenate([self._grid, [0.0], np.log1p(0.1 ** np.arange(1.0, 6.0))]))
+        for kink in prior.kinks:
+            above = np.log1p(0.1 ** np.arange(1.0, 6.0))
+            self._grid = np.unique(np.concatenate([self._grid, math.log(kink) + np.append(0.0, above)]))
         variance = prior.mmse(np.exp(self._grid))
         measured = channel.signal(np.maximum(prior.overlap(np.exp(self._grid)), 0.0), variance)
         with np.errstate(divide="ignore"):

@@ -10,7 +10,7 @@ With q and V = Q0 - q now K x K matrices and D_ab = 1 + delta_ab,
 from __future__ import annotations
 
 import math
-from abc import ABC, abstractmethod
+from abc import abstractmethod
 from dataclasses import dataclass
 
 import numpy as np
@@ -19,25 +19,19 @@ from numpy.typing import ArrayLike
 from aimtheory.arrays import real_array
 from aimtheory.bayes.general_channel import GeneralChannel
 from aimtheory.bayes.measured import Measured
-from aimtheory.bayes.token_pairs import pair_multiplicity
+from aimtheory.bayes.seen_forms import SeenForms
 from aimtheory.bayes.two_axis_quadrature import axis_grids, measure_two_axes
 from aimtheory.errors import InputError
 from aimtheory.spectra.law import FloatArray
 
 
-class JointChannel(ABC):
+class JointChannel(SeenForms):
     """An observation channel of K attention matrices; subclasses are frozen, with fields ``tokens`` and ``heads`` (K).
 
     Forms are arrays (..., K, P) over the pairs a <= b. ``q`` and ``variance`` (V) are symmetric (K, K) matrices.
     """
 
-    tokens: int
     heads: int
-
-    @property
-    def name(self) -> str:
-        """How messages call the channel."""
-        return type(self).__name__
 
     @property
     def indices(self) -> int:
@@ -45,14 +39,9 @@ class JointChannel(ABC):
         return self.heads
 
     @property
-    def pairs(self) -> int:
-        """``P = T(T+1)/2``."""
-        return self.tokens * (self.tokens + 1) // 2
-
-    @property
-    def multiplicity(self) -> FloatArray:
-        """``D_ab``, shape (P,)."""
-        return pair_multiplicity(self.tokens)
+    def is_joint(self) -> bool:
+        """True."""
+        return True
 
     @property
     def exchangeable(self) -> bool:

@@ -119,7 +119,7 @@ class JointPrior:
         spread = self.spread
         off = spread[~np.eye(self.count, dtype=bool)]
         same = np.ptp(np.diagonal(spread)) == 0 and (not len(off) or np.ptp(off) == 0)
-        return bool(same and all(map(_is_gaussian, self.priors)))
+        return bool(same and all(prior.is_gaussian for prior in self.priors))
 
     def is_exact(self, qhat: ArrayLike) -> bool:
         """False where two coupled matrices are not Gaussian: the value is then an upper bound."""
@@ -173,13 +173,12 @@ class JointPrior:
                 n = block.other
                 prior = self.priors[n]
                 reduced = self._reduced(precision, block, coupling)
-                if not isinstance(prior, LawPrior):
-                    raise InputError(f"{prior.label} has no matrix of finite dimension; give a spectral law")
+                law = prior.as_law_prior().law
                 if reduced * prior.second_moment <= _BLIND:
                     result[n] = prior.mean * identity
                 else:
                     seen = observed[n] - np.tensordot(coupling, observed[gaussian], axes=1)
-                    result[n] = denoise_matrix(prior.law, reduced, seen / reduced)
+                    result[n] = denoise_matrix(law, reduced, seen / reduced)
                 field = field - np.multiply.outer(precision[gaussian, n], result[n])
             result[gaussian] = np.tensordot(inner, field, axes=1) + np.multiply.outer(mean, identity)
         return result
@@ -208,7 +207,7 @@ class JointPrior:
                 members |= frontier
                 frontier = {m for k in frontier for m in np.flatnonzero(linked[k]).tolist()} - members
             left -= members
-            others = [k for k in sorted(members) if not _is_gaussian(self.priors[k])]
+            others = [k for k in sorted(members) if not self.priors[k].is_gaussian]
             if len(others) == 1:
                 blocks.append(_Block(tuple(sorted(members - set(others))), others[0], True))
             else:
@@ -230,10 +229,6 @@ class JointPrior:
         n = block.other
         value = float(precision[n, n] - precision[n, list(block.gaussian)] @ coupling)
         return max(value, 0.0)
-
-
-def _is_gaussian(prior: Prior) -> bool:
-    return isinstance(prior, LawPrior) and isinstance(prior.law, GOE)
 
 
 def check_joint_prior(priors: object, indices: int) -> JointPrior:

@@ -4,6 +4,7 @@ from __future__ import annotations
 
 from dataclasses import dataclass
 
+import mpmath as mp
 import numpy as np
 import sympy as sp
 from numpy.typing import ArrayLike
@@ -66,6 +67,11 @@ class LinearChannel(Channel):
             delta = sp.Integer(int(value)) if value == int(value) else sp.Float(value, 17)
             total += 2 * sp.Integer(int(scale)) / (int(scale) + delta)
         return total
+
+    def signal_digits(self, variance: mp.mpf) -> mp.mpf:
+        """``2 sum D_ab / (D_ab V + Delta_ab)`` to the working precision."""
+        pairs = zip(self.multiplicity, self.noise, strict=True)
+        return mp.fsum(2 * mp.mpf(scale) / (mp.mpf(scale) * variance + mp.mpf(noise)) for scale, noise in pairs)
 
     def psi_out(self, q: ArrayLike, second_moment: float) -> Measured:
         """``-(1/2) sum log(2 pi e (D_ab V + Delta_ab))``."""

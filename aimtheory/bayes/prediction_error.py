@@ -17,6 +17,9 @@ forms.
 from __future__ import annotations
 
 import math
+from collections.abc import Callable, Sequence
+from functools import singledispatch
+from typing import NamedTuple
 
 import numpy as np
 from scipy.special import ndtr, ndtri
@@ -66,21 +69,52 @@ def prediction_error(
             f"overlap = {m}, self_overlap = {s}, second_moment = {total} are no overlaps of two matrices: "
             "need tr(S S_hat)^2 <= tr(S_hat^2) tr(S^2)"
         )
-    if isinstance(channel, LinearChannel):
-        left = total - m**2 / s if rule == "bayes" and s > 0 else total - 2 * m + s
-        return closed_form(float((channel.multiplicity * left + np.array(channel.noise)).sum()))
-    if isinstance(channel, SignChannel):
-        return closed_form(_sign_error(channel, m, s, total, rule))
-    if isinstance(channel, SoftmaxChannel | HardmaxChannel):
-        values = np.array([_row_errors(channel, m, s, total, rule, seed + 1000 * k) for k in range(_REPLICATES)])
-        error = _QUANTILE * values.std(ddof=1) / math.sqrt(_REPLICATES)
-        return Measured(np.asarray(values.mean()), np.asarray(error), "cubature")
+    return _error(channel, _Overlaps(m, s, total), rule, seed)
+
+
+class _Overlaps(NamedTuple):
+    """``m = tr(S S_hat)``, ``s = tr(S_hat^2)`` and ``total = tr S^2``."""
+
+    m: float
+    s: float
+    total: float
+
+
+@singledispatch
+def _error(channel: Channel, known: _Overlaps, rule: str, seed: int) -> Measured:  # noqa: ARG001
+    """The error behind a channel; a channel that offers it registers how."""
     raise InputError(
         f"the test error of the {channel.name} channel is not offered; softmax, hardmax, linear and sign are"
     )
 
 
-def _sign_error(channel: SignChannel, m: float, s: float, total: float, rule: str) -> float:
+@_error.register
+def _(channel: LinearChannel, known: _Overlaps, rule: str, seed: int) -> Measured:  # noqa: ARG001
+    m, s, total = known
+    left = total - m**2 / s if rule == "bayes" and s > 0 else total - 2 * m + s
+    return closed_form(float((channel.multiplicity * left + np.array(channel.noise)).sum()))
+
+
+@_error.register
+def _(channel: SoftmaxChannel, known: _Overlaps, rule: str, seed: int) -> Measured:
+    def loss(omega: FloatArray, share: float, spread: FloatArray, points: FloatArray) -> float:
+        forms = share * omega[:, None] + spread * points
+        return _squared(omega, forms, channel.inverse_temperature, rule)
+
+    return _over_rows(channel, channel.noise, known, seed, loss).scaled(channel.tokens)
+
+
+@_error.register
+def _(channel: HardmaxChannel, known: _Overlaps, rule: str, seed: int) -> Measured:
+    def loss(omega: FloatArray, share: float, spread: FloatArray, points: FloatArray) -> float:  # noqa: ARG001
+        return _missed(omega, share * omega, spread, rule, channel.flips)
+
+    return _over_rows(channel, channel.noise, known, seed, loss)
+
+
+@_error.register
+def _(channel: SignChannel, known: _Overlaps, rule: str, seed: int) -> Measured:  # noqa: ARG001
+    m, s, total = known
     if channel.seen.output_noise:
         raise InputError("with output noise there are no labels to miss; the test error is offered without it")
     # The likeliest sign is that of the posterior mean (m/s) omega: a plug-in of that estimate.
@@ -101,36 +135,40 @@ def _sign_error(channel: SignChannel, m: float, s: float, total: float, rule: st
                 miss = float(ndtr(h) + ndtr(k) - 2 * law.cdf([h, k]))
         wrong += miss / channel.pairs
     flips = channel.seen.flips
-    return flips + (1 - 2 * flips) * wrong
+    return closed_form(flips + (1 - 2 * flips) * wrong)
 
 
-def _row_errors(
-    channel: SoftmaxChannel | HardmaxChannel, m: float, s: float, total: float, rule: str, seed: int
-) -> float:
-    """Sum (softmax) or mean (hardmax) over the rows of the loss of one row, by one randomization."""
+_RowLoss = Callable[[FloatArray, float, FloatArray, FloatArray], float]
+"""The loss of a row by omega (N, T), m/s, the spread of its forms (T,) and two normal draws of them (N, 2, T)."""
+
+
+def _over_rows(channel: Channel, noise: Sequence[float], known: _Overlaps, seed: int, loss: _RowLoss) -> Measured:
+    """The mean over the rows of the loss of one row, by several randomizations."""
+    values = np.array([_row_mean(channel, noise, known, seed + 1000 * k, loss) for k in range(_REPLICATES)])
+    error = _QUANTILE * values.std(ddof=1) / math.sqrt(_REPLICATES)
+    return Measured(np.asarray(values.mean()), np.asarray(error), "cubature")
+
+
+def _row_mean(channel: Channel, noise: Sequence[float], known: _Overlaps, seed: int, loss: _RowLoss) -> float:
     tokens = channel.tokens
     index = pair_index(tokens)
-    share = m / s if s > 0 else 0.0
-    left = max(total - share * m, 0.0)
+    share = known.m / known.s if known.s > 0 else 0.0
+    left = max(known.total - share * known.m, 0.0)
     losses = []
     kinds: dict[tuple[float, ...], float] = {}
     for row in range(tokens):
         scale = channel.multiplicity[index[row]]
-        noise = np.array(channel.noise)[index[row]]
+        variances = np.array(noise)[index[row]]
         # Rows that look alike, the diagonal form first, have one loss.
         order = np.argsort(np.arange(tokens) != row, kind="stable")
-        key = (*scale[order], *noise[order])
+        key = (*scale[order], *variances[order])
         if key not in kinds:
             points = ndtri(uniform_points(3 * tokens, _POINTS, seed)).reshape(_POINTS, 3, tokens)
-            omega = np.sqrt(s * scale[order]) * points[:, 0]
-            spread = np.sqrt(scale[order] * left + noise[order])
-            if isinstance(channel, HardmaxChannel):
-                kinds[key] = _missed(omega, share * omega, spread, rule, channel.flips)
-            else:
-                forms = share * omega[:, None] + spread * points[:, 1:]
-                kinds[key] = _squared(omega, forms, channel.inverse_temperature, rule)
+            omega = np.sqrt(known.s * scale[order]) * points[:, 0]
+            spread = np.sqrt(scale[order] * left + variances[order])
+            kinds[key] = loss(omega, share, spread, points[:, 1:])
         losses.append(kinds[key])
-    return float(np.mean(losses) if isinstance(channel, HardmaxChannel) else np.sum(losses))
+    return float(np.mean(losses))
 
 
 def _missed(omega: FloatArray, mean: FloatArray, spread: FloatArray, rule: str, flips: float) -> float:

@@ -7,6 +7,7 @@ from dataclasses import dataclass
 from fractions import Fraction
 from functools import cached_property
 
+import mpmath as mp
 import numpy as np
 import sympy as sp
 from numpy.typing import ArrayLike
@@ -17,16 +18,14 @@ from aimtheory.records import record
 from aimtheory.scalars import Scalar, is_exact, to_scalar, to_sympy
 from aimtheory.spectra import (
     GOE,
-    GaussianFactors,
-    Ginibre,
-    RectangularLaw,
     SpectralLaw,
-    Wishart,
     bayes_wishart,
     mmse,
     mutual_information,
 )
+from aimtheory.spectra.arbitrary_precision import mmse_digits
 from aimtheory.spectra.law import FloatArray, to_float
+from aimtheory.spectra.law_checks import is_matrix_law, is_spectral_law
 
 
 class Prior(Uncached, ABC):
@@ -90,6 +89,35 @@ class Prior(Uncached, ABC):
         """The unit of alpha: ``alpha`` or ``alpha/width``."""
         return "alpha"
 
+    @property
+    def is_gaussian(self) -> bool:
+        """True for a matrix of jointly Gaussian entries, for which linear denoising is optimal."""
+        return False
+
+    @property
+    def is_small_width_limit(self) -> bool:
+        """True where few strong directions leave q = 0 by a transition of their own."""
+        return False
+
+    @property
+    def kinks(self) -> tuple[float, ...]:
+        """The qhat at which MMSE(qhat) is not smooth."""
+        return ()
+
+    def as_law_prior(self) -> LawPrior:
+        """The prior as that of a spectral law, from which matrices are drawn; ``InputError`` where there is none."""
+        raise InputError(
+            f"{self.label} has no matrix of finite dimension; give width > 0 such as 0.05, or a spectral law"
+        )
+
+    def variance_digits(self, digits: int) -> mp.mpf:  # noqa: ARG002
+        """``Q0 - (tr S)^2``, the MMSE at qhat = 0, to ``digits`` digits."""
+        return mp.mpf(self.second_moment) - mp.mpf(self.mean_square)
+
+    def mmse_digits(self, qhat: mp.mpf, digits: int) -> mp.mpf:  # noqa: ARG002
+        """``V(qhat)`` to ``digits`` digits; ``InputError`` for a prior that offers floats alone."""
+        raise InputError(f"digits are offered for spectral laws and the small-width limit, not {self!r}")
+
     def overlap(self, qhat: ArrayLike) -> FloatArray:
         """``q(qhat) = Q0 - MMSE(qhat)``."""
         return self.second_moment - self.mmse(qhat)
@@ -113,13 +141,13 @@ class LawPrior(Prior):
     law: SpectralLaw
 
     def __post_init__(self) -> None:
-        if isinstance(self.law, GaussianFactors | Ginibre | RectangularLaw):
+        if is_matrix_law(self.law) and not is_spectral_law(self.law):
             raise AssumptionError(
                 f"prior = {self.law!r} is not symmetric: self-attention sees its symmetric and its "
                 "antisymmetric part with different noise, which is not solved; for cross-attention, or self-attention "
                 "with masked diagonal forms, use RectangularPrior(RectangularFactors(...))"
             )
-        if not isinstance(self.law, SpectralLaw):
+        if not is_spectral_law(self.law):
             raise InputError(f"prior = {self.law!r} must be a SpectralLaw, e.g. bayes_wishart('1/2') or GOE(1)")
         moments = self.law.moments(2)
         if any(isinstance(value, sp.Expr) and value.free_symbols for value in moments):
@@ -149,14 +177,30 @@ class LawPrior(Prior):
     @property
     def is_fast(self) -> bool:
         """False for a law of many atoms, whose noisy spectrum falls into as many bands, and for a user's density."""
-        return isinstance(self.law, Wishart | GOE) or 0 < len(self.law.atoms) <= 16
+        return self.law.has_fast_denoiser
 
     @property
     def mmse_error(self) -> float:
-        """About 1e-13; rounding grows like 1/width where almost all of a Wishart spectrum is an atom at 0."""
-        if isinstance(self.law, Wishart):
-            return 1e-13 + 2e-17 * to_float(self.law.aspect, "1/width")
-        return 1e-13
+        """That of the law: about 1e-13."""
+        return self.law.mmse_error
+
+    @property
+    def is_gaussian(self) -> bool:
+        """True for a GOE."""
+        return self.law.is_gaussian
+
+    def as_law_prior(self) -> LawPrior:
+        """Itself."""
+        return self
+
+    def variance_digits(self, digits: int) -> mp.mpf:
+        """From the moments of the law, exact where they are."""
+        mean, second = (to_sympy(value) for value in self.law.moments(2))
+        return mp.mpf(sp.N(second - mean**2, digits))
+
+    def mmse_digits(self, qhat: mp.mpf, digits: int) -> mp.mpf:
+        """By ``spectra.arbitrary_precision``."""
+        return mmse_digits(self.law, qhat, digits)
 
     @property
     def is_exact(self) -> bool:
@@ -186,17 +230,7 @@ class LawPrior(Prior):
         """``1 - sum w^2`` over the weights w of the atoms: an atom of weight w leaves its block of w d dimensions free
         to rotate, w^2 d^2/2 parameters. Wishart: ``2 rho - rho^2`` for rho <= 1, 1 beyond.
         """
-        if isinstance(self.law, Wishart):
-            width = self.law.width
-            # A float is the binary number it is, so that nothing is rounded here.
-            rho = to_sympy(Fraction(width) if isinstance(width, float) else width)
-            if rho.free_symbols:
-                return sp.Piecewise((2 * rho - rho**2, rho <= 1), (sp.Integer(1), True))
-            return sp.expand(2 * rho - rho**2) if rho <= 1 else sp.Integer(1)
-        weights = getattr(self.law, "weights", None)
-        if weights is not None:
-            return 1 - sp.Add(*[to_sympy(weight) ** 2 for weight in weights])
-        return 1 - sp.Add(*[sp.Float(weight) ** 2 for _, weight in self.law.atoms])
+        return self.law.rotational_freedom
 
 
 @record("prior-small-width")
@@ -238,6 +272,20 @@ class SmallWidthPrior(Prior):
     def alpha_unit(self) -> str:
         """``alpha/width``."""
         return "alpha/width"
+
+    @property
+    def is_small_width_limit(self) -> bool:
+        """True."""
+        return True
+
+    @property
+    def kinks(self) -> tuple[float, ...]:
+        """1, from where alpha(qhat) of an even channel comes down from infinity."""
+        return (1.0,)
+
+    def mmse_digits(self, qhat: mp.mpf, digits: int) -> mp.mpf:  # noqa: ARG002
+        """``t (2 - t)`` at the working precision."""
+        return mp.mpf(1) if qhat <= 1 else (2 - 1 / qhat) / qhat
 
     def mmse(self, qhat: ArrayLike) -> FloatArray:
         """``t (2 - t)``, t = 1/x <= 1."""

@@ -13,8 +13,9 @@ from aimtheory.errors import InputError
 from aimtheory.records import record
 from aimtheory.scalars import is_exact
 from aimtheory.spectra.law import FloatArray, to_float
+from aimtheory.spectra.law_checks import is_rectangular_law
 from aimtheory.spectra.rectangular_denoising import noisy_singular_values
-from aimtheory.spectra.rectangular_law import RectangularGinibre, RectangularLaw
+from aimtheory.spectra.rectangular_law import RectangularFactors, RectangularLaw
 
 _LARGEST = 1e11
 """qhat tr S S^T/delta beyond which qhat MMSE no longer changes."""
@@ -37,7 +38,7 @@ class RectangularPrior(Prior):
     law: RectangularLaw
 
     def __post_init__(self) -> None:
-        if not isinstance(self.law, RectangularLaw):
+        if not is_rectangular_law(self.law):
             raise InputError(f"prior = {self.law!r} must be a RectangularLaw, e.g. RectangularFactors(width='1/2')")
 
     @property
@@ -93,7 +94,7 @@ class RectangularPrior(Prior):
             raise InputError(f"qhat = {qhat!r} must be finite and >= 0")
         precision = 0.5 * values
         delta = to_float(self.law.aspect, "aspect")
-        if isinstance(self.law, RectangularGinibre):
+        if self.law.is_gaussian:
             s = self._entry
             return delta * s / (1 + s * precision) if quantity == "mmse" else 0.5 * delta * np.log1p(s * precision)
         result = np.empty(values.shape)
@@ -115,4 +116,15 @@ class RectangularPrior(Prior):
         return result
 
 
-__all__ = ["RectangularPrior"]
+def make_rectangular_prior(width: object = None, prior: object = None) -> RectangularPrior:
+    """The prior of cross-attention: square Gaussian factors of ``width`` and unit entries, or a rectangular law.
+
+    >>> make_rectangular_prior("1/2").degrees_of_freedom
+    3/2
+    """
+    if width is not None and prior is None:
+        prior = RectangularFactors(width)
+    return prior if isinstance(prior, RectangularPrior) else RectangularPrior(prior)  # type: ignore[arg-type]
+
+
+__all__ = ["RectangularPrior", "make_rectangular_prior"]

@@ -6,6 +6,7 @@ import math
 from dataclasses import dataclass
 from typing import TypeVar
 
+import mpmath as mp
 import numpy as np
 import sympy as sp
 from numpy.typing import ArrayLike
@@ -125,6 +126,16 @@ class SoftmaxChannel(Channel):
         first = sum(scale * value for scale, value in zip(scales, inverse, strict=True))
         second = sum(scale * value**2 for scale, value in zip(scales, inverse, strict=True))
         return 2 * (first - second / sum(inverse))
+
+    def signal_digits(self, variance: mp.mpf) -> mp.mpf:
+        """``K_T / V``, with noise the sum over pairs, to the working precision."""
+        if not any(self.noise):
+            return mp.mpf(self.exact_directions) / variance
+        pairs = zip(self.multiplicity, self.noise, strict=True)
+        both = [(mp.mpf(scale), 1 / (mp.mpf(scale) * variance + mp.mpf(noise))) for scale, noise in pairs]
+        total = mp.fsum(inverse for _, inverse in both)
+        squares = mp.fsum(scale * inverse**2 for scale, inverse in both)
+        return 2 * (mp.fsum(scale * inverse for scale, inverse in both) - squares / total)
 
     def psi_out(self, q: ArrayLike, second_moment: float) -> Measured:
         """``-(N/2) log(2 pi e beta^2) - (1/2) log(prod S sum 1/S)``, N = P - 1; +inf where V = 0 fixes two forms."""

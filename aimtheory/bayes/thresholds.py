@@ -15,7 +15,7 @@ from aimtheory.bayes.channel_library import make_channel
 from aimtheory.bayes.cross_attention import check_side
 from aimtheory.bayes.enclosure import enclosure, rational_bounds
 from aimtheory.bayes.measured import Measured
-from aimtheory.bayes.prior import Prior, SmallWidthPrior, make_prior
+from aimtheory.bayes.prior import Prior, make_prior
 from aimtheory.bayes.prior_mean_branch import end_of_prior_mean, prior_mean_is_fixed
 from aimtheory.bayes.state_evolution import StateEvolution
 from aimtheory.errors import AssumptionError, InputError, NumericsError
@@ -155,7 +155,7 @@ def threshold(
         return _from_expression(
             expression, f"{method}; the limit qhat -> infinity agrees within {distance:.1g}", request
         )
-    return _small_width_weak(request) if isinstance(law, SmallWidthPrior) else _weak_of_even_channel(request)
+    return _small_width_weak(request) if law.is_small_width_limit else _weak_of_even_channel(request)
 
 
 def perfect_recovery_by_counting(prior: Prior, channel: Channel) -> sp.Expr:

@@ -5,7 +5,8 @@ from __future__ import annotations
 from dataclasses import dataclass
 
 from aimtheory.errors import InputError
-from aimtheory.spectra import InitialLaw, MatrixLaw
+from aimtheory.spectra import InitialLaw
+from aimtheory.spectra.law_checks import is_matrix_law, is_parameter_law
 from aimtheory.words import EMBEDDING, SCALARS, Letter
 
 
@@ -40,10 +41,10 @@ class Parameter:
         Letter(self.name, self.rows, self.columns, self.symmetric)  # refuses names and shapes that no letter has
         if self.law is None:
             return
-        if not isinstance(self.law, InitialLaw):
+        if not is_parameter_law(self.law):
             hint = (
                 "is the law of a product; give its factors one parameter each, or use AttentionModel.teacher_student"
-                if isinstance(self.law, MatrixLaw)
+                if is_matrix_law(self.law)
                 else "is not a law; use GaussianEntries, Ginibre, Wishart, GOE, Atomic, Empirical, Constant"
             )
             raise InputError(f"law = {self.law!r} of parameter {self.name} {hint}")

@@ -10,6 +10,7 @@ from aimtheory.model.form import Form
 from aimtheory.model.parameter import Parameter
 from aimtheory.scalars import to_scalar
 from aimtheory.spectra import InitialLaw, MatrixLaw
+from aimtheory.spectra.law_checks import is_parameter_law
 from aimtheory.words import Polynomial
 
 
@@ -51,7 +52,7 @@ def direct(
     k: int, law: MatrixLaw | None = None, *, trained: bool = True, name: str = "S", symmetric: bool = False
 ) -> Attention:
     """S_k itself ([D] appendix E), any d x d matrix; ``symmetric`` for one that is its own transpose."""
-    if law is not None and not isinstance(law, InitialLaw):
+    if law is not None and not is_parameter_law(law):
         raise InputError(f"law {law!r} does not fit a matrix that is a parameter itself; use Ginibre or a spectral law")
     parameter = Parameter(f"{name}{k}", law=law, trained=trained, symmetric=symmetric)
     return Attention(Form(f"{name}{k}", f"{name}{k}"), (parameter,))

@@ -24,14 +24,12 @@ from numpy.typing import NDArray
 
 from aimtheory.bayes import (
     Channel,
-    CrossAttentionChannel,
     JointChannel,
     LawPrior,
-    RectangularPrior,
     StateEvolution,
-    make_channel,
+    make_any_channel,
+    make_rectangular_prior,
 )
-from aimtheory.bayes.cross_attention import check_side
 from aimtheory.checks import check_integer, check_positive
 from aimtheory.errors import InputError, NumericsError
 from aimtheory.progress import Progress
@@ -42,7 +40,6 @@ from aimtheory.simulate.gaussian_tokens import float_type
 from aimtheory.simulate.joint_amp import JointAmpState, joint_state_evolution
 from aimtheory.simulate.run_arguments import seed_roots
 from aimtheory.simulate.teacher_data import TeacherData, check_memory_limit, law_priors, sample_count, teacher_data
-from aimtheory.spectra import RectangularFactors
 from aimtheory.status import Ending, Status
 
 FloatArray = NDArray[np.float64]
@@ -124,10 +121,9 @@ def amp(
     >>> run.values["mse"].shape[0], run.status.ok, bool(0.2 < run.mse < 0.6)
     (2, True, True)
     """
-    built: Any = channel
-    if not isinstance(channel, JointChannel):
-        built = make_channel(channel, tokens, **options)
-    priors: Any = _rectangular(built, width, prior) if _is_cross(built) else law_priors(built, width, prior)
+    built: Any = make_any_channel(channel, tokens, **options)
+    cross = built.is_rectangular
+    priors: Any = (make_rectangular_prior(width, prior),) if cross else law_priors(built, width, prior)
     dim = check_integer(dim, "dim", 2)
     samples = sample_count(alpha, dim)
     iterations = check_integer(iterations, "iterations", 1)
@@ -270,19 +266,6 @@ def _state_evolution(
     return {"overlap": top - mse, "mse": mse, "qhat": np.array(qhats)}, theory
 
 
-def _is_cross(channel: object) -> bool:
-    return isinstance(channel, CrossAttentionChannel)
-
-
-def _rectangular(channel: CrossAttentionChannel, width: object, prior: object) -> tuple[RectangularPrior]:
-    """The prior of cross-attention: square Gaussian factors of ``width`` and unit entries, or a rectangular law."""
-    if width is not None and prior is None:
-        prior = RectangularFactors(width)
-    law = prior if isinstance(prior, RectangularPrior) else RectangularPrior(prior)  # type: ignore[arg-type]
-    check_side(True, channel.is_rectangular)
-    return (law,)
-
-
 def _start(
     channel: Any,
     priors: Any,
@@ -295,7 +278,7 @@ def _start(
 ) -> tuple[TeacherData, AmpState]:
     """A data set and the algorithm that fits the channel."""
     options: dict[str, Any] = {"alpha": alpha, "dim": dim, "seed": root, "dtype": kind, "memory_limit": limit}
-    if _is_cross(channel):
+    if channel.is_rectangular:
         data = cross_teacher_data(channel, priors[0], **options)
         return data, CrossAmpState(channel, priors[0], data.tokens, data.outputs, dim, damping)
     data = teacher_data(channel, priors, **options)

@@ -28,7 +28,7 @@ from aimtheory.simulate.output_loss import OutputLoss, output_loss
 from aimtheory.simulate.run_arguments import seed_roots
 from aimtheory.simulate.teacher_data import check_memory_limit, law_priors, sample_count, teacher_data
 from aimtheory.simulate.token_blocks import TokenBlocks
-from aimtheory.spectra import Wishart
+from aimtheory.spectra import bayes_wishart
 from aimtheory.spectra.law import to_float
 from aimtheory.status import Ending, Status
 
@@ -137,8 +137,7 @@ def gradient_descent(
     if built.indices != 1:
         raise InputError(f"gradient descent trains one matrix; the channel sees {built.indices}")
     (prior,) = law_priors(built, width)
-    law = prior.law
-    assert isinstance(law, Wishart)
+    law = bayes_wishart(width)
     dim = check_integer(dim, "dim", 2)
     rank = law.columns(dim)
     samples = sample_count(alpha, dim)

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 from abc import ABC, abstractmethod
+from functools import singledispatch
 
 import numpy as np
 
@@ -53,16 +54,16 @@ class LinearLoss(OutputLoss):
         return value, weighted
 
 
-def output_loss(channel: Channel, outputs: FloatArray, dtype: np.dtype) -> OutputLoss:
-    """The loss of a channel with a differentiable output; ``InputError`` for the others."""
-    if isinstance(channel, SoftmaxChannel):
-        return SoftmaxLoss(channel, outputs, dtype)
-    if isinstance(channel, LinearChannel):
-        return LinearLoss(channel, outputs, dtype)
+@singledispatch
+def output_loss(channel: Channel, outputs: FloatArray, dtype: np.dtype) -> OutputLoss:  # noqa: ARG001
+    """The loss of a channel with a differentiable output, which registers it here; ``InputError`` for the others."""
     raise InputError(
         f"gradient descent needs a differentiable output, which the {channel.name} channel has not: "
         "choose softmax or linear, or learn it by amp"
     )
 
+
+output_loss.register(SoftmaxChannel, SoftmaxLoss)
+output_loss.register(LinearChannel, LinearLoss)
 
 __all__ = ["LinearLoss", "OutputLoss", "SoftmaxLoss", "output_loss"]

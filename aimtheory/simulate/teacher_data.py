@@ -33,12 +33,7 @@ def law_priors(channel: Channel, width: object = None, prior: object = None) -> 
         given *= channel.indices
     if len(given) != channel.indices:
         raise InputError(f"the channel sees {channel.indices} matrices, but {len(given)} priors were given")
-    for each in given:
-        if not isinstance(each, LawPrior):
-            raise InputError(
-                f"{each.label} has no matrix of finite dimension; give width > 0 such as 0.05, or a spectral law"
-            )
-    return tuple(each for each in given if isinstance(each, LawPrior))
+    return tuple(each.as_law_prior() for each in given)
 
 
 def sample_count(alpha: object, dim: int) -> int:

@@ -41,6 +41,11 @@ class RectangularLaw(ABC):
     def parameters(self) -> sp.Expr:
         """Parameters of S by d^2: ``rho (1 + delta - rho)`` for rank rho d, delta at full rank."""
 
+    @property
+    def is_gaussian(self) -> bool:
+        """True when the entries are jointly Gaussian, so that linear denoising is optimal."""
+        return False
+
     @abstractmethod
     def sample(self, dim: int, rng: np.random.Generator) -> FloatArray:
         """A matrix of ``dim`` rows and round(delta dim) columns."""
@@ -65,6 +70,11 @@ class RectangularGinibre(RectangularLaw):
     def __post_init__(self) -> None:
         for name in ("aspect", "variance"):
             object.__setattr__(self, name, positive_scalar(getattr(self, name), name))
+
+    @property
+    def is_gaussian(self) -> bool:
+        """True."""
+        return True
 
     @property
     def second_moment(self) -> Scalar:

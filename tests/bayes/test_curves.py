@@ -9,6 +9,7 @@ import pytest
 
 from aimtheory.bayes import (
     HardmaxChannel,
+    LinearChannel,
     SoftmaxChannel,
     StateEvolution,
     bayes_curve,
@@ -57,6 +58,21 @@ def test_digits_of_closed_forms():
         assert bayes_mmse_digits("softmax", 2, "1/2", 0) == 1
     with pytest.raises(InputError, match="hardmax"):
         bayes_mmse_digits("hardmax", 2, "1/2", "1/10")
+
+
+def test_digits_of_noisy_channels():
+    """Noise on the forms, equal or not, enters as in float64; a GOE behind noise is a quadratic."""
+    for channel in (SoftmaxChannel(2, matrix_noise=0.25), SoftmaxChannel(2, noise=[[0.1, 0.2], [0.2, 0.3]])):
+        value = bayes_mmse_digits(channel, width="1/2", alpha="1/10", digits=25)
+        assert float(value) == pytest.approx(StateEvolution(make_prior("1/2"), channel).solve(0.1).mmse, rel=1e-11)
+    with mp.workdps(40):
+        # V = 1/(1 + qhat), qhat = K alpha/(V + 1/2) with variances D/2 on all three forms, alpha = 1/K.
+        for channel, alpha in (
+            (LinearChannel(2, matrix_noise=0.5), "1/6"),
+            (SoftmaxChannel(2, matrix_noise=0.5), "1/4"),
+        ):
+            value = bayes_mmse_digits(channel, width="inf", alpha=alpha, digits=30)
+            assert abs(value * (1 + 1 / (value + mp.mpf(1) / 2)) - 1) < mp.mpf(10) ** -29
 
 
 def test_shapes():

@@ -135,6 +135,7 @@ def test_interruption_keeps_finished_initializations():
         ({"channel": "sign"}, "differentiable"),
         ({"width": 0}, "width > 0"),
         ({"width": -0.5}, "width = -0.5"),
+        ({"width": "inf"}, "width = 'inf'"),
         ({"alpha": -1}, "alpha = -1"),
         ({"steps": 0}, "steps = 0"),
         ({"initializations": 0}, "initializations = 0"),
