@@ -310,7 +310,13 @@ CONSTRUCTORS = ("__init__", "__post_init__", "__new__", "__eq__")
 
 READERS = (
     "_check",  # model: the part of a loss's constructor that its subclasses write
-    *("is_matrix_law", "is_parameter_law", "is_rectangular_law", "is_spectral_law"),  # spectra, for other rooms
+    *(
+        "is_matrix_law",
+        "is_parameter_law",
+        "is_rectangular_law",
+        "is_spectral_law",
+        "is_joint_law",
+    ),  # spectra, for other rooms
     "plain",  # spectra: a law inside the parameters of another, as plain data
     "activation",  # model: a name, a formula or an activation
     "make_channel",  # bayes: a name or a channel
@@ -323,11 +329,6 @@ READERS = (
 """Functions that build such a value from what a user gives, and so ask what they were given."""
 
 STILL_ASKING = (
-    "hierarchy/closures/exact.py",
-    "hierarchy/closures/gns.py",
-    "hierarchy/closures/matrix.py",
-    "hierarchy/closures/zero.py",
-    "hierarchy/initial_moments.py",
     "networks/teacher_student.py",
     "population/closed_forms.py",
     "population/potential.py",

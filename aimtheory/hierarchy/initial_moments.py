@@ -22,6 +22,7 @@ from aimtheory.spectra import (
     SpectralLaw,
     extensive_rank_limit,
 )
+from aimtheory.spectra.law_checks import is_joint_law
 from aimtheory.words import SCALARS, Letter
 
 if TYPE_CHECKING:
@@ -190,24 +191,13 @@ def joint_law(model: AttentionModel, views: Views, initial: JointLaw | Parameter
     """
     if initial is None:
         return initial_law(model, views)
-    law = initial if isinstance(initial, JointLaw) else matrix_family(views, initial)
+    law = initial if is_joint_law(initial) else matrix_family(views, initial)  # type: ignore[arg-type]  # a mapping
     check_letters(law, views)
-    if isinstance(without_scalars(law), MatrixFamily):
-        check_given_matrices(views, family_matrices(law, views))
+    given = law.matrix_part.given_matrices
+    if given is not None:
+        matrices = [letter for letter in views.alphabet.letters if not letter.is_scalar]
+        check_given_matrices(views, {letter: given[str(letter)] for letter in matrices})
     return law
-
-
-def without_scalars(law: JointLaw) -> JointLaw:
-    """The joint law of the matrices alone."""
-    return law.base if isinstance(law, ScalarsBeside) else law
-
-
-def family_matrices(law: JointLaw, views: Views) -> dict[Letter, np.ndarray]:
-    """The given matrices of a family, numbers left out, by letter."""
-    family = without_scalars(law)
-    if not isinstance(family, MatrixFamily):
-        raise InputError(f"{law!r} is not a family of given matrices")
-    return {letter: family.matrix(str(letter)) for letter in views.alphabet.letters if not letter.is_scalar}
 
 
 def check_positive_views(views: Views, matrices: Mapping[Letter, np.ndarray]) -> None:
@@ -270,7 +260,6 @@ __all__ = [
     "check_letters",
     "check_parameters",
     "check_positive_views",
-    "family_matrices",
     "fock_quiver",
     "initial_law",
     "initial_means",
@@ -280,5 +269,4 @@ __all__ = [
     "matrix_family",
     "matrix_views",
     "with_scalars",
-    "without_scalars",
 ]

@@ -84,6 +84,10 @@ class FockFamily(JointLaw):
             self._systems[key] = fock_operators(quiver, widths, Fraction(key[0], 2), base)
         return self._systems[key]
 
+    def path_operators(self, depth: int) -> FockOperators:
+        """``operators(depth)``, from the vacuum of the embedding space."""
+        return self.operators(depth)
+
     def _width(self, space: str) -> float:
         return 1.0 if space == "d" else self.widths[space]
 

@@ -107,6 +107,15 @@ class FreeFamily(JointLaw):
         """The letters in the order given."""
         return tuple(name for name, _ in self.laws)
 
+    @property
+    def free_laws(self) -> Mapping[str, SpectralLaw]:
+        """The law of each letter."""
+        return dict(self.laws)
+
+    def word_operators(self, depth: int) -> CompressedOperators:
+        """``operators(depth)``."""
+        return self.operators(depth)
+
     def moment(self, word: Sequence[str]) -> Scalar:
         """``tr(word)``, by the recursion over the block that holds the first letter.
 

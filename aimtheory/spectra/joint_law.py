@@ -3,7 +3,8 @@
 from __future__ import annotations
 
 from abc import ABC, abstractmethod
-from collections.abc import Sequence
+from collections.abc import Mapping, Sequence
+from typing import TYPE_CHECKING
 
 import numpy as np
 from numpy.typing import NDArray
@@ -11,6 +12,11 @@ from numpy.typing import NDArray
 from aimtheory.errors import InputError
 from aimtheory.scalars import Scalar
 from aimtheory.spectra.law import FloatArray
+
+if TYPE_CHECKING:
+    from aimtheory.spectra.fock_space import FockOperators
+    from aimtheory.spectra.free_product import CompressedOperators
+    from aimtheory.spectra.law import SpectralLaw
 
 CodeArray = NDArray[np.int64]
 
@@ -34,6 +40,40 @@ class JointLaw(ABC):
     @abstractmethod
     def moments_of_codes(self, codes: CodeArray, length: int) -> FloatArray:
         """The float64 moments of packed words, all of the same ``length``; same shape as ``codes``."""
+
+    # What a law may know beyond moments, by which a closure starts from it.
+
+    @property
+    def matrix_part(self) -> JointLaw:
+        """The joint law of the matrices alone, numbers left out."""
+        return self
+
+    @property
+    def given_matrices(self) -> Mapping[str, FloatArray] | None:
+        """The matrices by letter, when the law is that of given ones; else None."""
+        return None
+
+    @property
+    def free_laws(self) -> Mapping[str, SpectralLaw] | None:
+        """The law of each letter, when the letters are free of each other; else None."""
+        return None
+
+    @property
+    def complete_length(self) -> int | None:
+        """The length up to which every word has a moment; None when all have."""
+        return None
+
+    def check_possible(self) -> None:  # noqa: B027  # only a table has something to check
+        """Raise ``AssumptionError`` when no matrices have these moments, as only a given table can."""
+
+    def word_operators(self, depth: int) -> CompressedOperators | None:  # noqa: ARG002
+        """The letters as operators on alternating words of length <= ``depth``, of free letters; else None."""
+        return None
+
+    def path_operators(self, depth: int) -> FockOperators | None:  # noqa: ARG002
+        """The factors of the letters as operators on paths of degree <= ``depth``, of products of free factors; else
+        None."""
+        return None
 
     @property
     def bits(self) -> int:

@@ -96,6 +96,15 @@ class JointMoments(JointLaw):
         words = [[self._letters[index] for index in row] for row in flat.tolist()]
         return np.array([to_float(self.moment(word), f"moment of {word}") for word in words]).reshape(digits.shape[:-1])
 
+    @property
+    def complete_length(self) -> int:
+        """``degree``."""
+        return self.degree
+
+    def check_possible(self) -> None:
+        """``check_realizable``."""
+        self.check_realizable()
+
     def check_realizable(self, tolerance: float = 1e-10) -> float:
         """``check_realizable(self, degree // 2)``: the smallest Gram eigenvalue, or ``AssumptionError``."""
         return check_realizable(self, self.degree // 2, tolerance)

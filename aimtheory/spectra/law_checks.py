@@ -5,8 +5,18 @@ from __future__ import annotations
 from typing import TypeGuard
 
 from aimtheory.spectra.initial_law import InitialLaw, MatrixLaw
+from aimtheory.spectra.joint_law import JointLaw
 from aimtheory.spectra.law import SpectralLaw
 from aimtheory.spectra.rectangular_law import RectangularLaw
+
+
+def is_joint_law(value: object) -> TypeGuard[JointLaw]:
+    """Whether a value is a joint law of several letters.
+
+    >>> is_joint_law(3)
+    False
+    """
+    return isinstance(value, JointLaw)
 
 
 def is_matrix_law(value: object) -> TypeGuard[MatrixLaw | RectangularLaw]:
@@ -49,4 +59,4 @@ def is_rectangular_law(value: object) -> TypeGuard[RectangularLaw]:
     return isinstance(value, RectangularLaw)
 
 
-__all__ = ["is_matrix_law", "is_parameter_law", "is_rectangular_law", "is_spectral_law"]
+__all__ = ["is_joint_law", "is_matrix_law", "is_parameter_law", "is_rectangular_law", "is_spectral_law"]

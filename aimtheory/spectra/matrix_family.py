@@ -66,6 +66,11 @@ class MatrixFamily(ByValue, JointLaw):
         """The dimension d."""
         return self.arrays[0].shape[0]
 
+    @property
+    def given_matrices(self) -> Mapping[str, FloatArray]:
+        """The matrices by letter."""
+        return dict(zip(self.names, self.arrays, strict=True))
+
     def matrix(self, letter: str) -> FloatArray:
         """The matrix of a letter."""
         return self.arrays[self.indices([letter])[0]]

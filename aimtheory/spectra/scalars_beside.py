@@ -36,6 +36,11 @@ class ScalarsBeside(JointLaw):
         """All letters, in order."""
         return self.order
 
+    @property
+    def matrix_part(self) -> JointLaw:
+        """``base``."""
+        return self.base
+
     def moment(self, word: Sequence[str]) -> Scalar:
         """The product of a word of numbers, the trace of a word of matrices."""
         values = dict(self.values)

@@ -13,7 +13,7 @@ from aimtheory.errors import InputError
 from aimtheory.hierarchy.closed_system import NO_TRUNCATION, ClosedSystem, Closure, ClosureProblem, FloatArray
 from aimtheory.hierarchy.initial_moments import joint_law
 from aimtheory.hierarchy.views import Views
-from aimtheory.spectra import DressedSpectrum, FreeFamily, SpectralLaw, SpectralMeasure
+from aimtheory.spectra import DressedSpectrum, SpectralLaw, SpectralMeasure
 from aimtheory.spectra.dressed_inverse import DressedInverse, StartRule
 from aimtheory.spectra.law_quadrature import LawQuadrature, law_quadrature, upper_quantile
 from aimtheory.words import Letter, Word
@@ -127,12 +127,12 @@ class Exact(Closure):
         """Read flow and laws; ``InputError`` names what the exact solution does not cover and what to use instead."""
         flow = CommutingFlow.of(problem.views)
         law = joint_law(problem.model, problem.views, problem.initial)
-        if not isinstance(law, FreeFamily):
+        laws = law.free_laws
+        if laws is None:
             raise InputError(
                 f"closure 'exact' needs a start that is free from the fixed matrix, with laws of its own; "
                 f"{type(law).__name__} may be correlated with it; {ELSEWHERE}"
             )
-        laws = dict(law.laws)
         fixed = None if flow.fixed is None else laws[str(flow.fixed)]
         return ExactSystem(flow, laws[str(flow.student)], fixed, int(self.nodes))
 

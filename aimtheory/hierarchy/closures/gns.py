@@ -9,16 +9,9 @@ import numpy as np
 
 from aimtheory.errors import InputError
 from aimtheory.hierarchy.closed_system import Closure, ClosureProblem, FloatArray
-from aimtheory.hierarchy.initial_moments import check_positive_views, family_matrices, joint_law, without_scalars
+from aimtheory.hierarchy.initial_moments import check_positive_views, joint_law
 from aimtheory.hierarchy.operator_flow import Level, OperatorSystem
-from aimtheory.spectra import (
-    FockFamily,
-    FreeFamily,
-    JointMoments,
-    MatrixFamily,
-    gram_operators_of_matrices,
-    gram_operators_of_moments,
-)
+from aimtheory.spectra import gram_operators_of_matrices, gram_operators_of_moments
 
 
 @dataclass(frozen=True)
@@ -47,12 +40,12 @@ class Gns(Closure):
         """
         views, depth = problem.views, (problem.degree - 1) // 2
         whole = joint_law(problem.model, views, problem.initial)
-        law = without_scalars(whole)
+        law = whole.matrix_part
         scalars = {
             letter: np.array([[float(whole.moment([str(letter)]))]]) for letter in views.parameters if letter.is_scalar
         }
-        if isinstance(law, FreeFamily):
-            free = law.operators(depth)
+        free = law.word_operators(depth)
+        if free is not None:
             matrices = {x: free.operators[str(x)] for x in views.alphabet.letters if not x.is_scalar}
             check_positive_views(views, {letter: matrix.toarray() for letter, matrix in matrices.items()})
             return OperatorSystem(
@@ -63,23 +56,23 @@ class Gns(Closure):
                 _vacuum_product,
                 2 * depth + 1,
             )
-        if isinstance(law, FockFamily) and problem.initial is None:
+        fock = law.path_operators(max(depth, 1)) if problem.initial is None else None
+        if fock is not None:
             if depth < 1:
                 raise InputError(f"closure 'gns' at degree {problem.degree} keeps no path; its least degree is 3")
-            fock = law.operators(depth)
             parameters = {x: scalars[x] if x.is_scalar else fock.operators[x.name] for x in views.parameters}
             return OperatorSystem(
                 Level.of_parameters(views), views.couplings, parameters, fock.state, _vacuum_product, 2 * depth
             )
         letters = {str(letter): letter for letter in views.alphabet.letters if not letter.is_scalar}
-        if isinstance(law, MatrixFamily):
-            family = family_matrices(law, views)
-            gram = gram_operators_of_matrices({name: family[letter] for name, letter in letters.items()}, depth)
+        given, known = law.given_matrices, law.complete_length
+        if given is not None:
+            gram = gram_operators_of_matrices({name: given[name] for name in letters}, depth)
         else:
-            if isinstance(law, JointMoments) and law.degree < 2 * depth + 1:
+            if known is not None and known < 2 * depth + 1:
                 raise InputError(
                     f"closure 'gns' at degree {problem.degree} needs moments up to length {2 * depth + 1}, but the "
-                    f"table given stops at {law.degree}; lower the degree or add longer words"
+                    f"table given stops at {known}; lower the degree or add longer words"
                 )
             gram = gram_operators_of_moments(law, depth, lambda name: str(letters[name].T))
         matrices = {letter: gram.operators[name] for name, letter in letters.items()}

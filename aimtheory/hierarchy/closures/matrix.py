@@ -17,7 +17,7 @@ from aimtheory.hierarchy.initial_moments import (
     matrix_views,
 )
 from aimtheory.hierarchy.operator_flow import Level, OperatorSystem
-from aimtheory.spectra import MatrixFamily
+from aimtheory.spectra.law_checks import is_joint_law
 from aimtheory.words import EMBEDDING, Letter
 
 _LARGEST = 20_000
@@ -58,9 +58,10 @@ class Matrix(Closure):
         on S itself, where eigenvalues that are zero grow. A family of views, which has no parameters, moves as it is.
         """
         views = problem.views
-        if isinstance(problem.initial, MatrixFamily):
-            check_letters(problem.initial, views)
-            family = {letter: problem.initial.matrix(str(letter)) for letter in views.alphabet.letters}
+        initial = problem.initial
+        if is_joint_law(initial) and (given := initial.given_matrices) is not None:
+            check_letters(initial, views)
+            family = {letter: given[str(letter)] for letter in views.alphabet.letters}
             check_given_matrices(views, family)
             return self._system(problem, Level.of_views(views), family)
         if problem.initial is None:

@@ -12,7 +12,7 @@ from aimtheory.hierarchy.closed_system import ClosedSystem, Closure, ClosureProb
 from aimtheory.hierarchy.compiled import CompiledHierarchy, compile_hierarchy
 from aimtheory.hierarchy.initial_moments import initial_moments
 from aimtheory.hierarchy.moments import MomentHierarchy, derive
-from aimtheory.spectra import JointMoments
+from aimtheory.spectra.law_checks import is_joint_law
 from aimtheory.words import Word
 
 
@@ -29,8 +29,8 @@ class Zero(Closure):
 
     def close(self, problem: ClosureProblem) -> ZeroSystem:
         """Derive all words up to the degree and compile them; ``AssumptionError`` for moments that no matrices have."""
-        if isinstance(problem.initial, JointMoments):
-            problem.initial.check_realizable()
+        if is_joint_law(problem.initial):
+            problem.initial.check_possible()
         hierarchy = derive(problem.model, problem.degree)
         return ZeroSystem(hierarchy, compile_hierarchy(hierarchy), initial_moments(hierarchy, problem.initial))
 
