@@ -64,6 +64,11 @@ class Loss(Uncached, ABC):
         return self.loss_name
 
     @property
+    def is_composite(self) -> bool:
+        """True for a program of so many forms that its population loss is an average over sampled forms."""
+        return False
+
+    @property
     def traces(self) -> tuple[str, ...]:
         """Names of the explicit order parameters that the loss reads, in the order of ``trace_gradient``."""
         return ()
@@ -115,6 +120,10 @@ class Loss(Uncached, ABC):
     @abstractmethod
     def gradient(self, forms: np.ndarray) -> np.ndarray:
         """d loss/d G, shape ``(..., L, L, K)``."""
+
+    def value_and_gradient(self, forms: np.ndarray) -> tuple[np.ndarray, np.ndarray]:
+        """Both; a composite loss has them of one forward pass."""
+        return self.value(forms), self.gradient(forms)
 
     @abstractmethod
     def expression(self, tokens: int) -> sp.Expr:

@@ -16,6 +16,7 @@ from aimtheory.model import AttentionModel, Context
 from aimtheory.model.losses import Loss, trace_symbol
 from aimtheory.population.estimate import Estimate, PotentialGradients
 from aimtheory.population.likelihood_ratio import SampledPotential, sampled_potential
+from aimtheory.population.pathwise import PathwisePotential
 from aimtheory.population.potential import Potential, potential
 
 FloatArray = np.ndarray
@@ -159,7 +160,7 @@ class PopulationLoss:
 
     indices: int
     names: tuple[str, ...]
-    contexts: tuple[tuple[float, ContextPotential], ...]
+    contexts: tuple[tuple[float, ContextPotential | PathwisePotential], ...]
 
     @property
     def has_closed_form(self) -> bool:
@@ -297,6 +298,9 @@ class BoundLoss:
 def population_loss(model: AttentionModel, *, tolerance: float = 1e-10) -> PopulationLoss:
     """The population loss of a model as a function of its order parameters.
 
+    Cubature or closed forms to ``tolerance`` where the loss allows; a composite loss (networks of several layers) is
+    averaged over sampled forms, its error one standard error, see :class:`PathwisePotential`.
+
     >>> import aimtheory as aim
     >>> phi = population_loss(aim.models.load("tied-linear"))
     >>> phi.tied_gradients([[1.0, 0.2], [0.2, 1.0]])[0]
@@ -306,7 +310,9 @@ def population_loss(model: AttentionModel, *, tolerance: float = 1e-10) -> Popul
     contexts = tuple(
         (
             float(context.weight),
-            ContextPotential.of(model.loss, context, tolerance),
+            PathwisePotential(model.loss, context)
+            if model.loss.is_composite
+            else ContextPotential.of(model.loss, context, tolerance),
         )
         for context in model.contexts
     )
