@@ -2,13 +2,13 @@
 
 from __future__ import annotations
 
-from collections.abc import Callable, Sequence
+from collections.abc import Sequence
 from dataclasses import dataclass
+from typing import Any
 
 import numpy as np
 from numpy.typing import ArrayLike
 from scipy.integrate import DOP853
-from scipy.optimize import brentq
 
 from aimtheory.arrays import FloatArray
 from aimtheory.checks import check_finite
@@ -16,6 +16,7 @@ from aimtheory.dynamics.branch import Branch, BranchPath
 from aimtheory.dynamics.closed_model import ClosedModel
 from aimtheory.dynamics.coupling_values import Diagnostics
 from aimtheory.dynamics.dense_output import DenseOutput
+from aimtheory.dynamics.roots import roots_in_step
 from aimtheory.errors import AimTheoryError, AssumptionError, InputError
 from aimtheory.hierarchy.observables import Observable
 from aimtheory.progress import Progress
@@ -27,19 +28,31 @@ _DENSE_LIMIT = 1 << 25
 
 @dataclass(frozen=True)
 class Event:
-    """An observable crossing a level, in either direction; a ``terminal`` event ends the integration.
+    """An observable crossing a level; a ``terminal`` event ends the integration.
+
+    ``direction`` 1 counts rising crossings only, -1 falling ones, 0 both and points where the level is only touched.
 
     >>> Event("p_12", 0.3)
-    Event(observable='p_12', level=0.3, terminal=False)
+    Event(observable='p_12', level=0.3, terminal=False, direction=0)
     """
 
     observable: str
     level: float
     terminal: bool = False
+    direction: int = 0
+
+    @property
+    def name(self) -> str:
+        """What happens, as in the events of a trajectory: ``p_12 = 0.3``, ``p_12 = 0.3 rising``."""
+        return f"{self.observable} = {self.level:g}{('', ' rising', ' falling')[self.direction]}"
 
     def __post_init__(self) -> None:
-        """``InputError`` for a level that is not a finite number."""
+        """``InputError`` for a level that is not a finite number, or a direction that is not -1, 0 or 1."""
         check_finite(self.level, f"event level for {self.observable}")
+        if self.direction not in (-1, 0, 1):
+            raise InputError(
+                f"direction = {self.direction!r} of the event {self.observable}; 1 is rising, -1 falling, 0 both"
+            )
 
 
 @dataclass(frozen=True)
@@ -49,6 +62,7 @@ class Crossing:
     observable: Observable
     level: float
     terminal: bool
+    direction: int = 0
 
     def gap(self, closed: ClosedModel, state: FloatArray, branch: Branch | None) -> float:
         """The observable minus the level at a state."""
@@ -190,19 +204,17 @@ def integrate(
                     step_seen = True
                     arrived = course.branch_of(solver.y)
                     piece = solver.dense_output()
-                    stop = solver.t
+                    stop, ended = solver.t, False
                     for number, event in enumerate(events):
                         new = event.gap(closed, solver.y, arrived)
-                        if values[number] * new < 0:
-                            root = _root(closed, event, piece, course.branch, solver.t_old, solver.t)
-                            crossings[number].append(root)
-                            if event.terminal:
-                                stop = min(stop, root)
+                        roots = _roots(closed, event, piece, course.branch, values[number], new, tolerances)
+                        if roots and crossings[number] and abs(roots[0] - crossings[number][-1]) <= 1e-6 * piece.h:
+                            # A point that touches the level at the end of the step before.
+                            roots = roots[1:]
+                        crossings[number].extend(roots)
+                        if event.terminal and roots:
+                            stop, ended = min(stop, roots[0]), True
                         values[number] = new
-                    ended = stop < solver.t or any(
-                        event.terminal and crossed and crossed[-1] == stop
-                        for event, crossed in zip(events, crossings, strict=True)
-                    )
                     while next_time < len(times) and times[next_time] <= stop:
                         state = np.asarray(piece(times[next_time]))
                         course.mark(float(times[next_time]), course.branch_of(state))
@@ -265,16 +277,25 @@ def integrate(
     )
 
 
-def _root(
+def _roots(
     closed: ClosedModel,
     event: Crossing,
-    piece: Callable[[float], FloatArray],
+    piece: Any,
     branch: Branch | None,
-    left: float,
-    right: float,
-) -> float:
-    """The time within a step at which an event crosses its level."""
-    return float(brentq(lambda t: event.gap(closed, np.asarray(piece(t)), branch), left, right, xtol=1e-12))
+    at_left: float,
+    at_right: float,
+    tolerances: Tolerances,
+) -> list[float]:
+    """The times within a step at which an event happens; touching counts within ten times the local error."""
+    found = roots_in_step(
+        lambda t: event.gap(closed, np.asarray(piece(t)), branch),
+        piece.t_old,
+        piece.t,
+        at_left,
+        at_right,
+        tolerance=10 * (tolerances.atol + tolerances.rtol * max(abs(event.level), abs(at_right))),
+    )
+    return [t for t, direction in found if event.direction in (0, direction)]
 
 
 __all__ = ["Crossing", "Event", "Integration", "Tolerances", "check_times", "integrate"]

@@ -101,7 +101,7 @@ def solve(
         status=verdict.status,
         trusted_until=verdict.trusted_until,
         trust_tolerance=task.trust,
-        events={f"{e.observable} = {e.level:g}": c for e, c in zip(events, run.integration.crossings, strict=True)},
+        events={event.name: crossed for event, crossed in zip(events, run.integration.crossings, strict=True)},
         states=run.integration.states,
         dense=run.integration.dense,
         branches=run.integration.branches,
@@ -161,7 +161,12 @@ def _crossings(closed: ClosedModel, events: Sequence[Event]) -> tuple[Crossing, 
         if not isinstance(event, Event):
             raise InputError(f"event {event!r} is not an Event; write aim.Event('p_12', 0.3)")
     return tuple(
-        Crossing(observable(event.observable, closed.model, closed.views), float(event.level), event.terminal)
+        Crossing(
+            observable(event.observable, closed.model, closed.views),
+            float(event.level),
+            event.terminal,
+            event.direction,
+        )
         for event in events
     )
 

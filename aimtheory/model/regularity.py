@@ -14,7 +14,8 @@ growth; it accepts only what it can prove, by these rules (all derivatives of an
   built by sums, products and powers from positive constants, exponentials of accepted parts and parts bounded below
   by a positive number (for these every derivative of log f is polynomially bounded);
 - ratios such as the softmax: ``N/D`` with D a product of powers of sums of positive multiples of exponentials, when
-  each exponential of N lies in the convex hull of those of D (then it is at most D, by weighted AM-GM).
+  each exponential of N lies in the convex hull of those of D (then it is at most D, by weighted AM-GM); also times
+  accepted parts, such as sums that hold other ratios.
 
 An expression that is fine but outside these rules is refused with the part that could not be proved.
 """
@@ -281,7 +282,18 @@ class _Analysis:
                 return None
             terms = self._exponential_sum(base)
             if terms is None:
-                return None
+                # Not a sum of exponentials, but accepted by itself, as a sum that holds another ratio: a coefficient.
+                try:
+                    found = self.analyse(factor)
+                except _Violation:
+                    return None
+                if found.exponential:
+                    return None
+                numerator = [
+                    (a, Regularity(-math.inf, math.inf, coefficient.degree + found.degree))
+                    for a, coefficient in numerator
+                ]
+                continue
             if exponent.is_Integer and exponent > 0:
                 if len(numerator) * len(terms) ** int(exponent) > _MAXIMAL_TERMS:
                     return None

@@ -171,6 +171,21 @@ def test_regular_losses_pass_and_their_bounds_hold(formula):
     assert growth[1] <= 5 * growth[0] + 1
 
 
+def test_ratios_times_sums_of_ratios_are_bounded():
+    """A softmax entry times a sum that holds another one is bounded and smooth; an unbounded factor still is not."""
+    first = sp.exp(X) / (sp.exp(X) + sp.exp(Y))
+    second = sp.exp(2 * Y) / (sp.exp(2 * Y) + sp.exp(-X))
+    for formula in (first * (second - 1), first * second * (first - 2), first * (second - 1) ** 2):
+        assert check_regularity(formula, (X, Y)).degree == 0
+    assert check_regularity(first * (second - X), (X, Y)).degree == 1
+    for formula in (first * (sp.exp(X) * second - 1), sp.exp(X) * (second - 1), first * (1 / Y - 1)):
+        with pytest.raises(AssumptionError):
+            check_regularity(formula, (X, Y))
+    assert ExpressionLoss(
+        "exp(G[0,0,0])/(exp(G[0,0,0])+exp(G[0,1,0]))*(exp(G[0,0,1])/(exp(G[0,0,1])+exp(G[0,1,1]))-1)", 2, 2
+    )
+
+
 @pytest.mark.parametrize(("formula", "assumption"), FORBIDDEN, ids=lambda value: str(value))
 def test_irregular_losses_are_refused_with_the_assumption(formula, assumption):
     with pytest.raises(AssumptionError, match=rf"Assumption {assumption} of \[D\]"):

@@ -26,10 +26,7 @@ class Auto(Closure):
         """``exact`` and what it rests on, or ``gns`` and what stands in the way of ``exact``."""
         obstacle = self._obstacle(problem)
         if obstacle is None:
-            return (
-                "closure='auto' took 'exact': one trained tied matrix moves, free at the start from what is fixed, so "
-                "that nothing is truncated"
-            )
+            return "closure='auto' took 'exact': one trained tied matrix moves, free at the start from what is fixed"
         return f"closure='auto' took 'gns', which truncates: {obstacle}"
 
     @staticmethod
