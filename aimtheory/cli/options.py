@@ -129,7 +129,7 @@ def read_integers(text: str, name: str) -> list[int]:
 
 
 def read_events(items: list[str] | None, terminal: bool) -> list[Event]:
-    """Events from ``p_12=0.3`` items, several in one by commas."""
+    """Events from ``p_12=0.3`` or ``p_12=0.3 rising`` (``falling``) items, several in one by commas."""
     from aimtheory.dynamics import Event
     from aimtheory.scalars import to_scalar
 
@@ -138,8 +138,13 @@ def read_events(items: list[str] | None, terminal: bool) -> list[Event]:
         for part in read_names(item) or []:
             name, equals, level = part.rpartition("=")
             if not equals or not name.strip():
-                raise InputError(f"event {part!r} is not OBSERVABLE=LEVEL, such as p_12=0.3")
-            events.append(Event(name.strip(), float(to_scalar(level, f"the level of {name.strip()}")), terminal))
+                raise InputError(f"event {part!r} is not OBSERVABLE=LEVEL, such as p_12=0.3 or 'p_12=0.3 rising'")
+            direction = 0
+            for sign, word in ((1, "rising"), (-1, "falling")):
+                if level.rstrip().endswith(f" {word}"):
+                    direction, level = sign, level.rstrip().removesuffix(word)
+            value = float(to_scalar(level.strip(), f"the level of {name.strip()}"))
+            events.append(Event(name.strip(), value, terminal, direction))
     return events
 
 

@@ -51,7 +51,7 @@ def register(subparsers: Subparsers) -> None:
         "--events",
         action="append",
         metavar="NAME=LEVEL",
-        help="report when an observable crosses a level, such as p_12=0.3",
+        help="report when an observable crosses a level, such as p_12=0.3 or 'p_12=0.3 rising'",
     )
     parser.add_argument("--stop", action="append", metavar="NAME=LEVEL", help="stop when an observable crosses a level")
     parser.add_argument(

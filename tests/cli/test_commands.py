@@ -127,6 +127,9 @@ def test_solve_reports_events_and_stops_at_them(run):
     assert max(stopped["times"]) <= time
     text = run("solve", "tied-softmax", "--degree", "7", "--times", "0:1:5", "--events", "p_12=0.9")
     assert "p_12 = 0.9 at t = never" in text
+    both = run("solve", "tied-linear", "--times", "0:4:3", "--events", "q_11=1.6 falling,q_11=1.6 rising,q_11=1.6")
+    falling, rising, every = (line.partition(" at t = ")[2] for line in both.splitlines() if line.startswith("q_11 ="))
+    assert every == f"{falling}, {rising}"
 
 
 def test_solve_with_the_matrix_closure_takes_dim_and_seed(run):
