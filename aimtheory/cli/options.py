@@ -131,6 +131,7 @@ def read_integers(text: str, name: str) -> list[int]:
 def read_events(items: list[str] | None, terminal: bool) -> list[Event]:
     """Events from ``p_12=0.3`` or ``p_12=0.3 rising`` (``falling``) items, several in one by commas."""
     from aimtheory.dynamics import Event
+    from aimtheory.dynamics.integrate import DIRECTIONS
     from aimtheory.scalars import to_scalar
 
     events = []
@@ -140,7 +141,7 @@ def read_events(items: list[str] | None, terminal: bool) -> list[Event]:
             if not equals or not name.strip():
                 raise InputError(f"event {part!r} is not OBSERVABLE=LEVEL, such as p_12=0.3 or 'p_12=0.3 rising'")
             direction = 0
-            for sign, word in ((1, "rising"), (-1, "falling")):
+            for sign, word in DIRECTIONS.items():
                 if level.rstrip().endswith(f" {word}"):
                     direction, level = sign, level.rstrip().removesuffix(word)
             value = float(to_scalar(level.strip(), f"the level of {name.strip()}"))

@@ -26,6 +26,10 @@ _BLOW_UP = 1e10
 _DENSE_LIMIT = 1 << 25
 
 
+DIRECTIONS = {1: "rising", -1: "falling"}
+"""What the directions of an event are called in its name and on the command line."""
+
+
 @dataclass(frozen=True)
 class Event:
     """An observable crossing a level; a ``terminal`` event ends the integration.
@@ -44,12 +48,12 @@ class Event:
     @property
     def name(self) -> str:
         """What happens, as in the events of a trajectory: ``p_12 = 0.3``, ``p_12 = 0.3 rising``."""
-        return f"{self.observable} = {self.level:g}{('', ' rising', ' falling')[self.direction]}"
+        return " ".join([f"{self.observable} = {self.level:g}", *filter(None, [DIRECTIONS.get(self.direction)])])
 
     def __post_init__(self) -> None:
         """``InputError`` for a level that is not a finite number, or a direction that is not -1, 0 or 1."""
         check_finite(self.level, f"event level for {self.observable}")
-        if self.direction not in (-1, 0, 1):
+        if self.direction not in (0, *DIRECTIONS):
             raise InputError(
                 f"direction = {self.direction!r} of the event {self.observable}; 1 is rising, -1 falling, 0 both"
             )
@@ -298,4 +302,4 @@ def _roots(
     return [t for t, direction in found if event.direction in (0, direction)]
 
 
-__all__ = ["Crossing", "Event", "Integration", "Tolerances", "check_times", "integrate"]
+__all__ = ["DIRECTIONS", "Crossing", "Event", "Integration", "Tolerances", "check_times", "integrate"]
