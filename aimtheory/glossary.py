@@ -54,7 +54,8 @@ GLOSSARY = MappingProxyType(
         "Results": {
             "status": "what happened, and what to do about it; 'complete' is checked, 'untrusted' is not to be used "
             "past trusted_until",
-            "trusted_until": "the time up to which degrees M and M - 2 agree; an estimate, which can be optimistic",
+            "trusted_until": "the time up to which the error that degree M leaves, estimated from degrees M, M - 2 and "
+            "M - 4, is within the tolerance for every observable; the status names the one that ends it",
         },
     }
 )

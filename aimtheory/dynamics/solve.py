@@ -15,6 +15,7 @@ from aimtheory.dynamics.closed_model import ClosedModel, close, read_states
 from aimtheory.dynamics.fast_mean import critical_points
 from aimtheory.dynamics.integrate import Crossing, Event, Integration, Tolerances, check_times, integrate
 from aimtheory.dynamics.trajectory import Trajectory
+from aimtheory.dynamics.trust import Judgement, finer_times, judge, remaining_error
 from aimtheory.errors import AssumptionError, InputError
 from aimtheory.hierarchy import Closure
 from aimtheory.hierarchy.initial_moments import ParameterMatrices
@@ -28,10 +29,17 @@ if TYPE_CHECKING:
     from aimtheory.spectra import JointLaw
 
 TRUST_TOLERANCE = 1e-2
-"""Default disagreement of degrees M and M-2, relative to the value, beyond which values are not trusted."""
+"""Default estimated error, relative to the value, beyond which values are not trusted."""
 
-_FLOOR = 0.02
-"""Values below this part of an observable's largest magnitude so far are judged as if they were that large."""
+_NOISE = 1e2
+"""Differences of two runs below so many local errors of the integrator are no truncation error."""
+
+_POINTS = 64
+"""About so many times, in the steps of the integrator, are compared besides those asked for; of a quadrature, whose
+error moves slowly, a quarter.
+"""
+
+_WELL = (Ending.COMPLETE, Ending.EVENT)
 
 _CUBATURE_LIMIT = 1e-2
 """Relative error of the gradients beyond which a trajectory is not trusted: what the trust tolerance allows the
@@ -65,10 +73,11 @@ def solve(
     sampled matrices, ``dim=``, ``seed=``) or a ``Closure``. Time is t = n x clock x learning_rate / d.
     ``observables`` are names (default: traces, overlaps q and p of the trained index, loss). ``initial`` replaces the
     model's laws: parameter matrices by name, a ``FreeFamily``, a ``MatrixFamily`` or ``JointMoments``. With ``check``
-    the system is also solved at degree M-2, which gives ``errors`` and ``trusted_until``; under ``exact`` a second
-    run does, with fewer nodes and looser tolerances. Without it ``trusted_until`` is NaN where anything was
-    truncated. ``progress`` is called with (time, final time). Approximate; the local error of the integrator is at
-    most atol + rtol |y|.
+    the system is also solved at degrees M-2 and M-4: the differences d1 = |M - (M-2)| and d0 = |(M-2) - (M-4)|, largest
+    so far, leave an error d1 r/(1 - r), r = max(d1/d0, 1/2), which gives ``errors`` and ``trusted_until``; under
+    ``exact`` a second run does, with fewer nodes and looser tolerances. Without it ``trusted_until`` is NaN where
+    anything was truncated. ``progress`` is called with (time, final time). Approximate; the local error of the
+    integrator is at most atol + rtol |y|.
 
     A blow-up or Ctrl-C gives a trajectory up to there with a status that says so. Raises ``InputError`` for a bad
     degree, time, closure or observable, and for a degree left out where the closure needs it.
@@ -135,17 +144,28 @@ class _Run:
 
 
 @dataclass(frozen=True)
-class _Comparison:
-    """Differences from a coarser closure by observable and time, NaN where there are none.
+class _Rival:
+    """A coarser computation to compare with, and what it is called."""
 
-    ``agree_until`` is the time up to which all stay within the trust tolerance, None when nothing was compared, and
-    ``first`` the observable that leaves it first, None when none does.
+    closed: ClosedModel
+    tolerances: Tolerances
+    name: str
+
+
+@dataclass(frozen=True)
+class _Comparison:
+    """Estimated errors by observable and time, NaN where there are none, and until when they are tolerable.
+
+    ``judgement`` is None when nothing was compared; ``rivals`` are the coarser computations, ``unread`` the observables
+    that they do not hold.
     """
 
     errors: dict[str, FloatArray]
-    agree_until: float | None = None
+    judgement: Judgement | None = None
+    rivals: tuple[_Rival, ...] = ()
+    unread: tuple[str, ...] = ()
     interrupted: bool = False
-    first: str | None = None
+    notes: tuple[str, ...] = ()
 
 
 @dataclass(frozen=True)
@@ -178,70 +198,79 @@ def _run(task: _Task, grid: FloatArray, dense: bool, progress: Progress | None) 
     return _Run(result, read_states(task.closed, task.observables, result.states, branches))
 
 
+def _rivals(task: _Task) -> tuple[_Rival, ...]:
+    """What to compare with: degrees M-2 and M-4 as far as the closure has them, or the second rule of a quadrature."""
+    closed, tolerances = task.closed, task.tolerances
+    if closed.second_rule is not None:
+        # At looser tolerances, so that the error of the integrator shows as well.
+        looser = Tolerances(10 * tolerances.rtol, 10 * tolerances.atol)
+        return (_Rival(closed.second_rule, looser, "the second quadrature"),)
+    if closed.system.is_exact:
+        return ()
+    found: list[_Rival] = []
+    degree = closed.degree
+    while len(found) < 2 and degree is not None:
+        degree = closed.closure.coarser_degree(degree)
+        if degree is None or degree < 2:
+            break
+        lower = ClosedModel(closed.model, closed.closure, degree, closed.initial_law, closed.initial_mean)
+        found.append(_Rival(lower, tolerances, f"degree {degree}"))
+    return tuple(found)
+
+
 def _compare(task: _Task, run: _Run) -> _Comparison:
-    """Solve at a coarser degree on a finer grid, where there is one, and take the differences."""
-    closed, result = task.closed, run.integration
+    """Solve the coarser systems on a finer grid, estimate the error that is left, and judge it."""
+    closed, result, tolerances = task.closed, run.integration, task.tolerances
     errors = {one.name: np.full(len(result.times), np.nan) for one in task.observables}
-    if task.check and len(result.times) and closed.second_rule is not None:
-        return _compare_rules(task, run, closed.second_rule)
-    coarser = None if closed.degree is None else closed.closure.coarser_degree(closed.degree)
-    if not task.check or not len(result.times) or closed.system.is_exact or coarser is None or coarser < 2:
+    rivals = _rivals(task) if task.check and len(result.times) else ()
+    if not rivals:
         return _Comparison(errors)
-    lower = ClosedModel(closed.model, closed.closure, coarser, closed.initial_law, closed.initial_mean)
-    readable = [one for one in task.observables if lower.holds(one)]
+    readable = [one for one in task.observables if rivals[0].closed.holds(one)]
+    unread = tuple(one.name for one in task.observables if one not in readable)
+    if not readable:
+        return _Comparison(errors, rivals=rivals, unread=unread)
     grid = result.times
-    if result.dense is not None and result.times[-1] > 0:
+    if result.dense is not None and grid[-1] > 0:
         # Between the requested times too: a disagreement there must not hide.
-        grid = np.union1d(grid, np.linspace(0.0, result.times[-1], 65))
-    rough = integrate(lower, grid, task.tolerances, dense=False)
-    times = [float(t) for t in rough.times]
-    if result.dense is not None:
-        fine = read_states(closed, readable, result.dense(rough.times), [result.branch_at(t) for t in times])
+        grid = finer_times(grid, result.dense.breakpoints, _POINTS if closed.second_rule is None else _POINTS // 4)
+        fine = read_states(closed, readable, result.dense(grid), [result.branch_at(float(t)) for t in grid])
     else:
-        fine = {one.name: run.values[one.name][: len(times)] for one in readable}
-    low = read_states(lower, readable, rough.states, [rough.branch_at(t) for t in times])
-    gaps = np.zeros((len(fine), len(times)))
-    where = np.searchsorted(rough.times, result.times)
-    inside = where < len(times)
-    for row, (name, values) in enumerate(fine.items()):
-        gap = np.abs(values - low[name])
-        gaps[row] = gap / _magnitude(values, task)
-        errors[name][inside] = gap[where[inside]]
-    beyond = ~(gaps <= task.trust)
-    bad = np.flatnonzero(beyond.any(axis=0))
-    last = len(times) - 1 if not len(bad) else int(bad[0]) - 1
-    first = list(fine)[int(np.argmax(beyond[:, bad[0]]))] if len(bad) else None
-    return _Comparison(errors, times[last] if last >= 0 else 0.0, rough.code is Ending.INTERRUPTED, first)
+        fine = {one.name: run.values[one.name] for one in readable}
+    coarse, interrupted = [], False
+    for rival in rivals:
+        table, stopped = _read_on(rival, readable, grid)
+        coarse.append(table)
+        interrupted = interrupted or stopped
+        if stopped:
+            break
+    where = np.searchsorted(grid, result.times)
+    estimates, notes = {}, []
+    for name, values in fine.items():
+        lower = [table[name] for table in coarse if name in table]
+        peak = np.fmax.accumulate(np.abs(values))
+        noise = _NOISE * (tolerances.atol + tolerances.rtol * peak)
+        estimates[name] = remaining_error(values, lower[0], lower[1] if len(lower) > 1 else None, noise=noise)
+        errors[name][:] = estimates[name][where]
+    alone = [name for name in fine if sum(name in table for table in coarse) < 2]
+    if alone and closed.second_rule is None:
+        notes.append(
+            f"{', '.join(alone)}: two degrees only, {closed.degree} and {rivals[0].closed.degree}, so that no rate of "
+            "convergence is known and their difference is taken for the error; a higher degree is judged by three"
+        )
+    if result.dense is None and grid[-1] > 0:
+        notes.append("errors were compared at the requested times only, not between them: no dense output was kept")
+    least = 1e3 * tolerances.atol / task.trust
+    judgement = judge(grid, fine, estimates, tolerance=task.trust, least=least)
+    return _Comparison(errors, judgement, rivals, unread, interrupted, tuple(notes))
 
 
-def _magnitude(values: FloatArray, task: _Task) -> FloatArray:
-    """What a disagreement is measured by: the value, or a part of its largest magnitude so far where it is small.
-
-    So far, not along the whole run: a truncation that blows up later must not excuse what is wrong before. Never so
-    small that the tolerance falls below the accuracy of the integrator, as for an observable that stays zero.
-    """
-    size = np.abs(values)
-    peak = np.fmax.accumulate(size) if len(size) else size
-    return np.maximum(np.maximum(size, _FLOOR * peak), 1e3 * task.tolerances.atol / task.trust)
-
-
-def _compare_rules(task: _Task, run: _Run, second: ClosedModel) -> _Comparison:
-    """Solve with another quadrature at ten times the tolerances, and take the differences: both errors show."""
-    result = run.integration
-    errors = {one.name: np.full(len(result.times), np.nan) for one in task.observables}
-    looser = Tolerances(10 * task.tolerances.rtol, 10 * task.tolerances.atol)
-    other = integrate(second, result.times, looser, dense=False)
-    count = len(other.times)
-    low = read_states(second, task.observables, other.states, [other.branch_at(float(t)) for t in other.times])
-    worst = np.zeros(count)
-    for name, values in run.values.items():
-        gap = np.abs(values[:count] - low[name])
-        worst = np.maximum(worst, gap / _magnitude(values[:count], task))
-        errors[name][:count] = gap
-    bad = np.flatnonzero(~(worst <= task.trust))
-    last = count - 1 if not len(bad) else int(bad[0]) - 1
-    until = float(other.times[last]) if last >= 0 else 0.0
-    return _Comparison(errors, until, other.code is Ending.INTERRUPTED)
+def _read_on(rival: _Rival, wanted: list[Observable], grid: FloatArray) -> tuple[dict[str, FloatArray], bool]:
+    """The observables that a coarser system holds on a grid, NaN after its end; whether it was interrupted."""
+    found = integrate(rival.closed, grid, rival.tolerances, dense=False)
+    held = [one for one in wanted if rival.closed.holds(one)]
+    read = read_states(rival.closed, held, found.states, [found.branch_at(float(t)) for t in found.times])
+    table = {name: np.append(values, np.full(len(grid) - len(values), np.nan)) for name, values in read.items()}
+    return table, found.code is Ending.INTERRUPTED
 
 
 def _judge(task: _Task, run: _Run, comparison: _Comparison) -> _Verdict:
@@ -252,38 +281,51 @@ def _judge(task: _Task, run: _Run, comparison: _Comparison) -> _Verdict:
     if code is Ending.DIVERGED and chosen.name == "zero":
         notes.append("the zero closure does this past its convergence time: use closure='gns', or add weight decay")
     reached = float(result.times[-1]) if len(result.times) else 0.0
-    well = code in (Ending.COMPLETE, Ending.EVENT)
+    well = code in _WELL
     doubt = _doubt(task, result) if task.check else None
+    judgement = comparison.judgement
+    notes += comparison.notes
     if comparison.interrupted:
         notes.append("interrupted while a coarser computation was compared: trusted_until is as far as that went")
         code = Ending.INTERRUPTED
     if closed.system.is_exact:
-        trusted_until = reached if comparison.agree_until is None else comparison.agree_until
         notes.append("the equations close by themselves: nothing was truncated")
+    if judgement is not None:
+        trusted_until = judgement.until
         if trusted_until < reached and well:
-            notes.append("the two quadratures differ after trusted_until: raise nodes=")
             code = Ending.UNTRUSTED
-    elif comparison.agree_until is None:
-        truncates = chosen.coarser_degree((closed.degree or 0) + 2) is not None
-        trusted_until = reached if not truncates else 0.0 if task.check else float("nan")
-        code = Ending.UNCHECKED if well else code
+        if judgement.first is not None:
+            notes.append(_why(task, comparison, judgement))
+    elif closed.system.is_exact or chosen.coarser_degree((closed.degree or 0) + 2) is None:
+        trusted_until = reached
     else:
-        trusted_until = comparison.agree_until
-        if trusted_until < reached and code in (Ending.COMPLETE, Ending.EVENT):
-            code = Ending.UNTRUSTED
-        if comparison.first is not None:
-            notes.append(
-                f"trusted_until is that of {comparison.first!r}: degrees {closed.degree} and "
-                f"{chosen.coarser_degree(closed.degree or 0)} disagree there first"
-            )
+        trusted_until = 0.0 if task.check else float("nan")
+    if (comparison.unread or judgement is None) and not closed.system.is_exact and code in _WELL:
+        code = Ending.UNCHECKED
+    if comparison.unread:
+        notes.append(f"{', '.join(comparison.unread)}: not compared, {comparison.rivals[0].name} does not hold it")
     if doubt is not None:
         notes.append(f"{doubt}: do not use this trajectory")
         trusted_until = 0.0
-        code = Ending.UNTRUSTED if code in (Ending.COMPLETE, Ending.EVENT, Ending.UNCHECKED) else code
+        code = Ending.UNTRUSTED if code in (*_WELL, Ending.UNCHECKED) else code
     left_cone = result.diagnostics.left_cone
     if left_cone > 0:
         notes.append(f"the overlaps left the covariance cone by {left_cone:.2g} and were projected onto it")
     return _Verdict(Status(code, tuple(notes)), trusted_until)
+
+
+def _why(task: _Task, comparison: _Comparison, judgement: Judgement) -> str:
+    """Which observable ends the trust, and what was found there."""
+    head = f"trusted_until is that of {judgement.first!r}: "
+    rivals = comparison.rivals
+    if task.closed.system.is_exact:
+        return f"{head}the two quadratures differ there by more than {task.trust:g} of it: raise nodes="
+    degrees = " and ".join(str(one.closed.degree) for one in rivals)
+    if np.isinf(judgement.ratio):
+        return f"{head}the differences of degrees {task.closed.degree}, {degrees} do not shrink there"
+    return (
+        f"{head}its error there, estimated from degrees {task.closed.degree}, {degrees}, exceeds {task.trust:g} of it"
+    )
 
 
 def _mean_notes(closed: ClosedModel) -> list[str]:

@@ -59,10 +59,11 @@ class Trajectory(Result):
 
     A mapping from the names of its observables to arrays over ``times``: ``run["p_12"]``, ``dict(run)``, ``"loss" in
     run``. Any other observable or word that the states hold is read on demand, ``run["tr(S1 S2)"]``; ``run.at(t)``
-    gives values between the times. ``status`` says what happened and what to do; ``errors[name]`` is the difference
-    from degree M-2, or from a second quadrature, at each time (NaN where it was not compared) and ``trusted_until``
-    the last time up to which it stays below ``trust_tolerance`` x |value| for every observable, where a value below 2 %
-    of the largest so far counts as that much; NaN where nothing was compared. ``branches`` are those of the slaved
+    gives values between the times. ``status`` says what happened and what to do; ``errors[name]`` is the error at each
+    time, estimated from degrees M, M-2 and M-4 (infinite where their differences do not shrink) or from a second
+    quadrature, NaN where it was not compared; ``trusted_until`` is the last time up to which it stays below
+    ``trust_tolerance`` x |value| for every observable, where a value below 2 % of the largest so far counts as that
+    much; NaN where nothing was compared. ``branches`` are those of the slaved
     means. Time is t = n x clock x learning_rate / d.
     """
 
@@ -246,12 +247,12 @@ class Trajectory(Result):
         return letters[chosen], state
 
     def variables(self) -> tuple[Variable, ...]:
-        """Observables over time, and their differences from degree M-2."""
+        """Observables over time, and their estimated errors."""
         return (
             Variable("time", self.times, ("time",), time_meaning(self.model), "learning time"),
             *(Variable(name, values, ("time",), meaning(name)) for name, values in self.values.items()),
             *(
-                Variable(f"{name}_error", values, ("time",), f"difference from a coarser computation in {name}")
+                Variable(f"{name}_error", values, ("time",), f"estimated error of {name}, from coarser computations")
                 for name, values in self.errors.items()
             ),
         )

@@ -31,8 +31,8 @@ FloatArray = NDArray[np.float64]
 def trajectory_plot(run: Trajectory, observables: Sequence[str] | None = None) -> Figure:
     """Observables of one trajectory over time.
 
-    Solid where degrees M and M-2 agree, dotted and faded after ``trusted_until``, which a vertical line marks; the band
-    is the disagreement of the two degrees. Raises ``InputError`` for a trajectory that reached no time.
+    Solid up to ``trusted_until``, dotted and faded after, which a vertical line marks; the band is the estimated error.
+    Raises ``InputError`` for a trajectory that reached no time.
     """
     names = tuple(run.values) if observables is None else tuple(observables)
     if not len(run.times):
