@@ -52,10 +52,10 @@ _ADVICE = {
     "tolerance: at finite d eigenvalues cross the edge of the bulk, where the denoiser of the limit is infinitely "
     "steep",
     Ending.EVENT: "a terminal event was reached, at the last of the times; later ones were not computed",
-    Ending.UNCHECKED: "no lower degree was compared, or none for some observable, so nothing says how far to trust this; "
-    "solve with check=True or compare by hand",
-    Ending.UNTRUSTED: "after trusted_until the estimated error is too large: do not use later values; raise the degree, "
-    "with closure='gns', which does not blow up, or use closure='exact' where it applies",
+    Ending.UNCHECKED: "no lower degree was compared, or none for some observable, so nothing says how far to trust "
+    "this; solve with check=True or compare by hand",
+    Ending.UNTRUSTED: "after trusted_until the estimated error is too large: do not use later values; raise the "
+    "degree, with closure='gns', which does not blow up, or use closure='exact' where it applies",
     Ending.UNCONVERGED: "a seed ended far from a fixed point: do not use its last numbers; see the change, allow more "
     "iterations, add damping or raise dim",
     Ending.BROKEN: "an assumption of the theory failed on the way; the trajectory goes up to there",
