@@ -103,7 +103,7 @@ def hermite_series() -> tuple[str, sp.Expr]:
 
 def logistic_reduction() -> str:
     """Two tokens: rows have equal law, a row is a logistic of u = G_12 − G_11 with Var u = 3q."""
-    _, sites = pairwise_sites(MeanSquaredError("softmax"), np.eye(2))
+    _, sites = pairwise_sites(MeanSquaredError("softmax").output_products, np.eye(2))
     (site,) = sites
     check(site.multiplicity == 2 and site.sizes == (1, 1), "two equal rows, one difference each")
     # By hand, at C = 1: Cov(G_1j, G_1j') = (δ_11 δ_jj' + δ_1j' δ_j1) q, and u = G_12 − G_11.

@@ -57,6 +57,26 @@ class Activation(Uncached, ABC):
     def expression(self, forms: sp.Matrix) -> sp.Matrix:
         """The outputs as a sympy matrix of the entries of ``forms``."""
 
+    @property
+    def entrywise(self) -> ElementwiseActivation | None:
+        """The activation itself when it acts entry by entry, else None."""
+        return None
+
+    @property
+    def row_softmax(self) -> Softmax | None:
+        """The activation itself when it is the softmax of each row, else None."""
+        return None
+
+    @property
+    def polynomial_degree(self) -> int | None:
+        """The degree of f when it is a polynomial, entry by entry, else None."""
+        return None
+
+    @property
+    def erf_gain(self) -> Scalar | None:
+        """g when f(x) = erf(g x) entry by entry, else None."""
+        return None
+
     def latex(self, symbol: str) -> str:
         """What F is, in LaTeX text, F called ``symbol``."""
         options = ", ".join(f"{key.replace('_', ' ')} {value}" for key, value in self.parameters.items())
@@ -73,6 +93,11 @@ class ElementwiseActivation(Activation):
     """F_ij = f(G_ij), with the first two derivatives of f."""
 
     elementwise: ClassVar[bool] = True
+
+    @property
+    def entrywise(self) -> ElementwiseActivation:
+        """Itself."""
+        return self
 
     @abstractmethod
     def __call__(self, forms: np.ndarray) -> np.ndarray:
@@ -136,6 +161,11 @@ class Polynomial(ByValue, ElementwiseActivation):
         """The coefficients."""
         return {"coefficients": list(self.coefficients)}
 
+    @property
+    def polynomial_degree(self) -> int:
+        """That of the highest coefficient given."""
+        return len(self.coefficients) - 1
+
     @cached_property
     def _derivative_coefficients(self) -> tuple[list[float], list[float], list[float]]:
         zeroth = [float(c) for c in self.coefficients]
@@ -183,6 +213,11 @@ class Linear(ByValue, ElementwiseActivation):
         """None."""
         return {}
 
+    @property
+    def polynomial_degree(self) -> int:
+        """1."""
+        return 1
+
     def __call__(self, forms: np.ndarray) -> np.ndarray:
         """A copy of the forms."""
         return floating(forms).copy()
@@ -229,6 +264,11 @@ class Hermite(ByValue, ElementwiseActivation):
     def parameters(self) -> Mapping[str, Any]:
         """None: the degree is in the name."""
         return {}
+
+    @property
+    def polynomial_degree(self) -> int:
+        """n."""
+        return self.degree
 
     @staticmethod
     def _evaluate(degree: int, forms: np.ndarray) -> np.ndarray:
@@ -281,6 +321,11 @@ class Erf(ByValue, ElementwiseActivation):
     def parameters(self) -> Mapping[str, Any]:
         """The gain."""
         return {"gain": self.gain}
+
+    @property
+    def erf_gain(self) -> Scalar:
+        """The gain."""
+        return self.gain
 
     def __call__(self, forms: np.ndarray) -> np.ndarray:
         """erf(gain x)."""
@@ -405,6 +450,11 @@ class Softmax(ByValue, Activation):
     def parameters(self) -> Mapping[str, Any]:
         """The inverse temperature."""
         return {"inverse_temperature": self.inverse_temperature}
+
+    @property
+    def row_softmax(self) -> Softmax:
+        """Itself."""
+        return self
 
     @cached_property
     def _beta(self) -> float:

@@ -42,6 +42,27 @@ def trace_symbol(name: str) -> sp.Symbol:
     return sp.Symbol(name, real=True)
 
 
+@dataclass(frozen=True)
+class OutputProducts:
+    """A loss ½ Σ_st W_st Σ_i ⟨F_s(u_s)_i, F_t(u_t)_i⟩ of the rows i of outputs, u_s = Σ_k a_sk G_k.
+
+    ``combination`` is a (slots × K), ``coupling`` the symmetric W, both exact where the loss is. ``surprise``: the
+    softmax of slot 0 stands for −log of its probabilities. ``mixed``: the product of two rows is Σ_jj' C_jj' F_j F_j',
+    C the covariance of the tokens, instead of Σ_j F_j F_j.
+    """
+
+    combination: tuple[tuple[Scalar, ...], ...]
+    functions: tuple[Activation, ...]
+    coupling: tuple[tuple[Scalar, ...], ...]
+    surprise: bool = False
+    mixed: bool = False
+
+
+def single_indices(indices: Sequence[int], count: int) -> tuple[tuple[Scalar, ...], ...]:
+    """The ``combination`` of slots that are single indices."""
+    return tuple(tuple(to_scalar(int(k == index)) for k in range(count)) for index in indices)
+
+
 class Loss(Uncached, ABC):
     """A function of the forms of all tokens and indices."""
 
@@ -67,6 +88,20 @@ class Loss(Uncached, ABC):
     def is_composite(self) -> bool:
         """True for a program of so many forms that its population loss is an average over sampled forms."""
         return False
+
+    @property
+    def output_products(self) -> OutputProducts | None:
+        """The loss as products of two outputs each, None when it is not made of them."""
+        return None
+
+    @property
+    def given_formula(self) -> sp.Expr | None:
+        """The formula in ``FORMS`` by which the loss is defined, None when it is defined otherwise."""
+        return None
+
+    def as_expression(self, tokens: int) -> ExpressionLoss:
+        """The same loss of so many tokens, given by its formula."""
+        return ExpressionLoss(self.expression(tokens), tokens, self.indices)
 
     @property
     def traces(self) -> tuple[str, ...]:
@@ -294,6 +329,16 @@ class MeanSquaredError(TeacherStudentLoss):
         minus = [(k, self.teacher, -w) for k, w in zip(self.teachers, self.teacher_weights, strict=True)]
         return tuple(plus + minus)
 
+    @property
+    def output_products(self) -> OutputProducts:
+        """A slot an index, W = w wᵀ of the signed weights w."""
+        weights = [weight for _, _, weight in self.terms]
+        return OutputProducts(
+            single_indices([k for k, _, _ in self.terms], self.indices),
+            tuple(function for _, function, _ in self.terms),
+            tuple(tuple(left * right for right in weights) for left in weights),
+        )
+
     @cached_property
     def _numeric_terms(self) -> tuple[tuple[int, Activation, float], ...]:
         return tuple((k, function, float(weight)) for k, function, weight in self.terms)
@@ -374,6 +419,20 @@ class CrossEntropy(TeacherStudentLoss):
         if any(not float(v) >= 0 for v in mixture) or abs(sum(float(v) for v in mixture) - 1) > 1e-12:
             shown = ", ".join(map(str, mixture))
             raise InputError(f"teacher_weights = ({shown}) are not a probability distribution; >= 0 with sum 1")
+
+    @property
+    def output_products(self) -> OutputProducts:
+        """Slot 0 holds the students' logits, each teacher has a slot, and W couples them with slot 0 alone."""
+        logits = [to_scalar(0)] * self.indices
+        for k, weight in zip(self.students, self.student_weights, strict=True):
+            logits[k] = weight
+        zeros = (to_scalar(0),) * len(self.teachers)
+        return OutputProducts(
+            (tuple(logits), *single_indices(self.teachers, self.indices)),
+            (self.student, *(self.teacher for _ in self.teachers)),
+            ((to_scalar(0), *self.teacher_weights), *((weight, *zeros) for weight in self.teacher_weights)),
+            surprise=True,
+        )
 
     def _logits(self, forms: np.ndarray) -> np.ndarray:
         pairs = zip(self.students, self.student_weights, strict=True)
@@ -522,6 +581,15 @@ class ExpressionLoss(ByValue, Loss):
     def indices(self) -> int:
         """K."""
         return self.index_count
+
+    @property
+    def given_formula(self) -> sp.Expr:
+        """The formula."""
+        return self.formula
+
+    def as_expression(self, tokens: int) -> ExpressionLoss:  # noqa: ARG002
+        """Itself."""
+        return self
 
     @property
     def used_forms(self) -> tuple[tuple[int, int, int], ...]:
@@ -695,6 +763,11 @@ def bracket_latex(terms: str) -> str:
     return rf"\bigl({terms}\bigr)" if " + " in terms else terms
 
 
+def is_loss(value: object) -> bool:
+    """Whether a value is a loss."""
+    return isinstance(value, Loss)
+
+
 def loss_types() -> dict[str, type[Loss]]:
     """Every loss that a file may name, by name."""
     return named_subclasses(Loss, "loss_name")  # type: ignore[type-abstract]  # only subclasses come out
@@ -707,9 +780,12 @@ __all__ = [
     "Loss",
     "LossShape",
     "MeanSquaredError",
+    "OutputProducts",
     "TeacherStudentLoss",
     "compile_expressions",
     "form_symbols",
+    "is_loss",
     "loss_types",
+    "single_indices",
     "trace_symbol",
 ]

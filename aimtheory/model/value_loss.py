@@ -13,7 +13,14 @@ import sympy as sp
 from aimtheory.errors import InputError
 from aimtheory.frozen import ByValue
 from aimtheory.model.activations import Activation
-from aimtheory.model.losses import Loss, TeacherStudentLoss, form_symbols, trace_symbol
+from aimtheory.model.losses import (
+    Loss,
+    OutputProducts,
+    TeacherStudentLoss,
+    form_symbols,
+    single_indices,
+    trace_symbol,
+)
 from aimtheory.words import spelled_indices
 
 
@@ -210,6 +217,15 @@ class PairTerm(Loss):
     def both(self) -> tuple[tuple[int, Activation], tuple[int, Activation]]:
         """The two heads, the same one twice for a head with itself."""
         return self.heads[0], self.heads[-1]
+
+    @property
+    def output_products(self) -> OutputProducts:
+        """A head with itself is one slot with ½W the scale; two heads are two slots that the scale couples."""
+        scale = Fraction(self.scale) if float(2 * self.scale).is_integer() else self.scale
+        zero = Fraction(0)
+        coupling = ((2 * scale,),) if len(self.heads) == 1 else ((zero, scale), (scale, zero))
+        slots = single_indices([k for k, _ in self.heads], self.indices)
+        return OutputProducts(slots, tuple(function for _, function in self.heads), coupling, mixed=True)
 
     def to_mapping(self) -> dict[str, Any]:
         """A term is not stored."""

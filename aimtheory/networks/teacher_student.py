@@ -24,24 +24,40 @@ def network_loss(student: AttentionNetwork, teacher: AttentionNetwork, *, identi
     cancels, and the loss is a ``ValueLoss``, or a ``MeanSquaredError`` of added heads without values at C = 1
     (``identity_tokens``). These have exact potentials. Everything else is a ``NetworkLoss``.
     """
+    return _comparison(student, teacher, identity_tokens)[0]
+
+
+Words = tuple[tuple[Path, str], ...]
+"""Products of value matrices, each a path and the tag of its network."""
+
+
+def _comparison(
+    student: AttentionNetwork, teacher: AttentionNetwork, identity_tokens: bool
+) -> tuple[Loss, Words, tuple[tuple[int, int], ...]]:
+    """The loss, the words whose overlaps it reads, and the pairs of them in the order of its traces."""
     plain = all(
         network.layers == 1 and network.readout == "tokens" and _plain_mask(network) for network in (student, teacher)
     )
-    if not plain or student.residual != teacher.residual or student.values != teacher.values:
-        return NetworkLoss(student, teacher)
-    if not student.values and not identity_tokens:
-        return NetworkLoss(student, teacher)
+    unlike = student.residual != teacher.residual or student.values != teacher.values
+    if not plain or unlike or not (student.values or identity_tokens):
+        unrolled = NetworkLoss(student, teacher)
+        tagged = tuple((path, "t" if side else "") for side, path in unrolled.path_words)
+        return unrolled, tagged, unrolled.trace_pairs
     kind = ValueLoss if student.values else MeanSquaredError
     activations = [
         network.attention if network.mask is None else Softmax(network.attention.inverse_temperature, mask="causal")  # type: ignore[attr-defined]
         for network in (student, teacher)
     ]
-    return kind(
+    loss = kind(
         activations[0],
         activations[1],
         students=range(student.heads),
         teachers=range(student.heads, student.heads + teacher.heads),
     )
+    words: Words = tuple(
+        (((0, head),), tag) for network, tag in ((student, ""), (teacher, "t")) for head in range(network.heads)
+    )
+    return loss, words, tuple((a, b) for a in range(len(words)) for b in range(a, len(words)))
 
 
 def _plain_mask(network: AttentionNetwork) -> bool:
@@ -87,7 +103,7 @@ def teacher_student(
             f"{limit}; take fewer layers or heads, values=False, or residual=False"
         )
     context = Context(tokens, token_covariance)  # type: ignore[arg-type]
-    loss = network_loss(student, teacher, identity_tokens=context.token_covariance is None)
+    loss, words, pairs = _comparison(student, teacher, context.token_covariance is None)
     first = compile_network(student, attention_law, value_law, limit=limit)
     second = compile_network(
         teacher,
@@ -102,7 +118,7 @@ def teacher_student(
     return AttentionModel(
         parameters=(*first.parameters, *second.parameters),
         forms=(*first.forms, *second.forms),
-        traces=_traces(loss, student, teacher),
+        traces=_traces(loss, words, pairs),
         contexts=(context,),
         loss=loss,
         weight_decay=to_scalar(weight_decay, "weight_decay"),
@@ -111,17 +127,9 @@ def teacher_student(
     )
 
 
-def _traces(loss: Loss, student: AttentionNetwork, teacher: AttentionNetwork) -> tuple[Trace, ...]:
-    """The order parameters that the loss reads, by its names."""
-    if isinstance(loss, NetworkLoss):
-        words: list[tuple[Path, str]] = [(path, "t" if side else "") for side, path in loss.path_words]
-        pairs = loss.trace_pairs
-    elif loss.traces:
-        words = []
-        for network, tag in ((student, ""), (teacher, "t")):
-            words += [(((0, head),), tag) for head in range(network.heads)]
-        pairs = tuple((a, b) for a in range(len(words)) for b in range(a, len(words)))
-    else:
+def _traces(loss: Loss, words: Words, pairs: tuple[tuple[int, int], ...]) -> tuple[Trace, ...]:
+    """The order parameters that the loss reads, by its names; none for a loss without values."""
+    if not loss.traces:
         return ()
     made = []
     for trace, (a, b) in zip(loss.traces, pairs, strict=True):

@@ -9,16 +9,16 @@
 from __future__ import annotations
 
 import math
-from collections.abc import Sequence
+from collections.abc import Mapping, Sequence
+from dataclasses import dataclass
 from fractions import Fraction
 from functools import lru_cache
 
 import numpy as np
 import sympy as sp
 
-from aimtheory.model.activations import ElementwiseActivation, Erf, Hermite, Linear, Polynomial
-from aimtheory.model.losses import ExpressionLoss, Loss, MeanSquaredError
-from aimtheory.model.value_loss import PairTerm
+from aimtheory.model.activations import Activation, ElementwiseActivation
+from aimtheory.model.losses import Loss, OutputProducts
 from aimtheory.scalars import to_sympy
 
 _HIGHEST_DEGREE = 12
@@ -63,37 +63,30 @@ def isserlis(monomial: Sequence[int], mean: Sequence[sp.Expr], covariance: sp.Ma
 
 def is_polynomial(loss: Loss) -> bool:
     """Whether the potential of the loss is a polynomial of (m, q1, q2) of manageable size."""
-    if isinstance(loss, MeanSquaredError):
-        return all(_polynomial_degree(function) is not None for _, function, _ in loss.terms)
-    if isinstance(loss, PairTerm):
-        return all(_polynomial_degree(function) is not None for _, function in loss.heads)
-    if isinstance(loss, ExpressionLoss):
-        forms = sorted(loss.formula.atoms(sp.Indexed), key=str)
-        if not loss.formula.is_polynomial(*forms):
-            return False
-        if not forms:
-            return True
-        polynomial = sp.Poly(loss.formula, *forms)
-        return polynomial.total_degree() <= _HIGHEST_DEGREE and len(polynomial.terms()) <= _MOST_MONOMIALS
-    return False
+    products = loss.output_products
+    if products is not None:
+        return all(_polynomial_degree(function) is not None for function in products.functions)
+    formula = loss.given_formula
+    if formula is None:
+        return False
+    forms = sorted(formula.atoms(sp.Indexed), key=str)
+    if not formula.is_polynomial(*forms):
+        return False
+    if not forms:
+        return True
+    polynomial = sp.Poly(formula, *forms)
+    return polynomial.total_degree() <= _HIGHEST_DEGREE and len(polynomial.terms()) <= _MOST_MONOMIALS
 
 
 def is_arcsine(loss: Loss) -> bool:
     """Whether every activation is an erf, so that the potential is closed at zero mean."""
-    if isinstance(loss, PairTerm):
-        return all(isinstance(function, Erf) for _, function in loss.heads)
-    return isinstance(loss, MeanSquaredError) and all(isinstance(function, Erf) for _, function, _ in loss.terms)
+    products = loss.output_products
+    return products is not None and all(function.erf_gain is not None for function in products.functions)
 
 
-def _polynomial_degree(function: object) -> int | None:
-    if isinstance(function, Linear):
-        return 1
-    if isinstance(function, Hermite):
-        return function.degree if function.degree <= _HIGHEST_DEGREE else None
-    if isinstance(function, Polynomial):
-        degree = len(function.coefficients) - 1
-        return degree if degree <= _HIGHEST_DEGREE else None
-    return None
+def _polynomial_degree(function: Activation) -> int | None:
+    degree = function.polynomial_degree
+    return degree if degree is not None and degree <= _HIGHEST_DEGREE else None
 
 
 def closed_form(
@@ -108,20 +101,18 @@ def closed_form(
 
     No covariance is the identity of any size: entries of equal law are counted, not enumerated.
     """
-    if isinstance(loss, PairTerm):
-        closed = is_polynomial(loss) or (is_arcsine(loss) and all(sp.sympify(m) == 0 for m in mean))
+    products = loss.output_products
+    if not (is_polynomial(loss) or (is_arcsine(loss) and all(sp.sympify(m) == 0 for m in mean))):
+        return None
+    if products is None:
         dense = np.eye(tokens) if token_covariance is None else token_covariance
-        return _pair_term(loss, exact_matrix(dense), mean, q1, q2) if closed else None
-    if is_polynomial(loss):
-        if isinstance(loss, MeanSquaredError):
-            return _pairwise(loss, entry_laws(tokens, token_covariance), mean, q1, q2)
-        assert isinstance(loss, ExpressionLoss)
-        dense = np.eye(tokens) if token_covariance is None else token_covariance
-        return _polynomial_loss(loss, exact_matrix(dense), mean, q1, q2)
-    if is_arcsine(loss) and all(sp.sympify(m) == 0 for m in mean):
-        assert isinstance(loss, MeanSquaredError)
-        return _pairwise(loss, entry_laws(tokens, token_covariance), mean, q1, q2)
-    return None
+        assert loss.given_formula is not None
+        return _polynomial_loss(loss.given_formula, exact_matrix(dense), mean, q1, q2)
+    a = sp.Matrix([[to_sympy(entry) for entry in row] for row in products.combination])
+    slot_mean = list(a * sp.Matrix([sp.sympify(m) for m in mean]))
+    laws = _pair_laws(tokens, token_covariance, products.mixed)
+    total = _products(products, laws, slot_mean, a * q1 * a.T, a * q2 * a.T)
+    return sp.expand(total) if is_polynomial(loss) else total
 
 
 def entry_laws(tokens: int, covariance: np.ndarray | None) -> list[tuple[float, float, int]]:
@@ -138,69 +129,70 @@ def entry_laws(tokens: int, covariance: np.ndarray | None) -> list[tuple[float, 
     return [(float(c), float(v), int(n)) for (c, v), n in zip(laws[::-1], counts[::-1], strict=True)]
 
 
-def _pairwise(
-    loss: MeanSquaredError,
-    laws: Sequence[tuple[float, float, int]],
+@dataclass(frozen=True)
+class _PairLaw:
+    """The joint law of G_ij and G_ij': means m C_ij, m C_ij', (co)variances first q1 + second q2."""
+
+    means: tuple[sp.Expr, sp.Expr]
+    left: tuple[sp.Expr, sp.Expr]
+    right: tuple[sp.Expr, sp.Expr]
+    across: tuple[sp.Expr, sp.Expr]
+
+
+def _pair_laws(tokens: int, covariance: np.ndarray | None, mixed: bool) -> dict[_PairLaw, sp.Expr]:
+    """The distinct laws of the pairs of entries whose outputs are multiplied, with their weights.
+
+    Without mixing an entry meets itself alone; with it j meets j' with weight C_jj'.
+    """
+    weights: dict[_PairLaw, sp.Expr] = {}
+    if not mixed or covariance is None:
+        for entry, variance, count in entry_laws(tokens, covariance):
+            average, first = exact_matrix(np.array([[entry, variance]]))
+            moment = (first, average**2)
+            weights[_PairLaw((average, average), moment, moment, moment)] = sp.Integer(count)
+        return weights
+    c = exact_matrix(covariance)
+    for i in range(tokens):
+        for j in range(tokens):
+            for n in range(tokens):
+                if c[j, n] != 0:
+                    law = _PairLaw(
+                        (c[i, j], c[i, n]),
+                        (c[i, i] * c[j, j], c[i, j] ** 2),
+                        (c[i, i] * c[n, n], c[i, n] ** 2),
+                        (c[i, i] * c[j, n], c[i, n] * c[j, i]),
+                    )
+                    weights[law] = weights.get(law, sp.S.Zero) + c[j, n]
+    return weights
+
+
+def _products(
+    products: OutputProducts,
+    laws: Mapping[_PairLaw, sp.Expr],
     mean: Sequence[sp.Expr],
     q1: sp.Matrix,
     q2: sp.Matrix,
 ) -> sp.Expr:
+    """½ Σ_st W_st Σ_laws weight E F_s(u) F_t(v)."""
     total = sp.S.Zero
-    terms = loss.terms
-    for entry, variance, count in laws:
-        average, first = exact_matrix(np.array([[entry, variance]]))
-        second = average**2
-        for s, (k, left, weight_left) in enumerate(terms):
-            for t, (l, right, weight_right) in enumerate(terms[: s + 1]):
-                factor = sp.Rational(count, 2 if s == t else 1) * to_sympy(weight_left) * to_sympy(weight_right)
-                moments = (
-                    average * mean[k],
-                    average * mean[l],
-                    first * q1[k, k] + second * q2[k, k],
-                    first * q1[l, l] + second * q2[l, l],
-                    first * q1[k, l] + second * q2[k, l],
-                )
-                assert isinstance(left, ElementwiseActivation)
-                assert isinstance(right, ElementwiseActivation)
-                total += factor * pair_expectation(left, right, *moments)
-    return sp.expand(total) if is_polynomial(loss) else total
-
-
-def _pair_term(loss: PairTerm, covariance: sp.Matrix, mean: Sequence[sp.Expr], q1: sp.Matrix, q2: sp.Matrix) -> sp.Expr:
-    """scale Σ_i Σ_jj' C_jj' E f(G_ijk) g(G_ij'l), equal laws of (G_ij, G_ij') taken together."""
-    tokens = covariance.shape[0]
-    (k, left), (l, right) = loss.both
-    weights: dict[tuple[sp.Expr, ...], sp.Expr] = {}
-    for i in range(tokens):
-        for j in range(tokens):
-            for n in range(tokens):
-                if covariance[j, n] == 0:
+    for law, weight in laws.items():
+        for s, left in enumerate(products.functions):
+            for t, right in enumerate(products.functions[: s + 1]):
+                coupling = to_sympy(products.coupling[s][t])
+                if coupling == 0:
                     continue
-                law = (
-                    covariance[i, j],
-                    covariance[i, n],
-                    covariance[i, i] * covariance[j, j],
-                    covariance[i, j] ** 2,
-                    covariance[i, i] * covariance[n, n],
-                    covariance[i, n] ** 2,
-                    covariance[i, i] * covariance[j, n],
-                    covariance[i, n] * covariance[j, i],
+                moments = (
+                    law.means[0] * mean[s],
+                    law.means[1] * mean[t],
+                    law.left[0] * q1[s, s] + law.left[1] * q2[s, s],
+                    law.right[0] * q1[t, t] + law.right[1] * q2[t, t],
+                    law.across[0] * q1[s, t] + law.across[1] * q2[s, t],
                 )
-                weights[law] = weights.get(law, sp.S.Zero) + covariance[j, n]
-    total = sp.S.Zero
-    assert isinstance(left, ElementwiseActivation)
-    assert isinstance(right, ElementwiseActivation)
-    for (mean_j, mean_n, first_j, second_j, first_n, second_n, first, second), weight in weights.items():
-        moments = (
-            mean_j * mean[k],
-            mean_n * mean[l],
-            first_j * q1[k, k] + second_j * q2[k, k],
-            first_n * q1[l, l] + second_n * q2[l, l],
-            first * q1[k, l] + second * q2[k, l],
-        )
-        total += weight * pair_expectation(left, right, *moments)
-    total *= sp.nsimplify(loss.scale, rational=True) if float(2 * loss.scale).is_integer() else sp.Float(loss.scale)
-    return sp.expand(total) if is_polynomial(loss) else total
+                assert left.entrywise is not None
+                assert right.entrywise is not None
+                factor = weight * coupling / (2 if s == t else 1)
+                total += factor * pair_expectation(left.entrywise, right.entrywise, *moments)
+    return total
 
 
 def pair_expectation(
@@ -218,8 +210,8 @@ def pair_expectation(
     >>> sp.expand(pair_expectation(Hermite(2), Hermite(2), 0, 0, 1, 1, c))
     c**2
     """
-    if isinstance(left, Erf) and isinstance(right, Erf):
-        g, h = to_sympy(left.gain), to_sympy(right.gain)
+    if left.erf_gain is not None and right.erf_gain is not None:
+        g, h = to_sympy(left.erf_gain), to_sympy(right.erf_gain)
         norm = sp.sqrt((1 + 2 * g**2 * variance_left) * (1 + 2 * h**2 * variance_right))
         return 2 / sp.pi * sp.asin(2 * g * h * covariance / norm)
     generic = sp.symbols("m_u m_v a b c")
@@ -263,11 +255,11 @@ def _centred_moment(n: int, k: int, a: sp.Expr, b: sp.Expr, c: sp.Expr) -> sp.Ex
 
 
 def _polynomial_loss(
-    loss: ExpressionLoss, covariance: sp.Matrix, mean: Sequence[sp.Expr], q1: sp.Matrix, q2: sp.Matrix
+    formula: sp.Expr, covariance: sp.Matrix, mean: Sequence[sp.Expr], q1: sp.Matrix, q2: sp.Matrix
 ) -> sp.Expr:
-    forms = sorted(loss.formula.atoms(sp.Indexed), key=lambda form: tuple(int(n) for n in form.indices[::-1]))
+    forms = sorted(formula.atoms(sp.Indexed), key=lambda form: tuple(int(n) for n in form.indices[::-1]))
     if not forms:
-        return loss.formula
+        return formula
     indices = [tuple(int(n) for n in form.indices) for form in forms]
     means = [covariance[i, j] * mean[k] for i, j, k in indices]
 
@@ -277,7 +269,7 @@ def _polynomial_loss(
 
     law = sp.Matrix(len(forms), len(forms), entry)
     total = sp.S.Zero
-    for powers, coefficient in sp.Poly(loss.formula, *forms).terms():
+    for powers, coefficient in sp.Poly(formula, *forms).terms():
         total += coefficient * isserlis(powers, means, law)
     return sp.expand(total)
 

@@ -12,9 +12,8 @@ import sympy as sp
 from numpy.typing import ArrayLike
 
 from aimtheory.errors import InputError, NumericsError
-from aimtheory.model.losses import CrossEntropy, ExpressionLoss, Loss, MeanSquaredError
+from aimtheory.model.losses import Loss, is_loss
 from aimtheory.model.token_covariance import validate_token_covariance
-from aimtheory.model.value_loss import PairTerm
 from aimtheory.population.closed_forms import (
     closed_form,
     gradient_by_pairs,
@@ -147,12 +146,10 @@ class Potential:
 
     @cached_property
     def _sites(self) -> tuple[SlotMap, tuple[PairwiseSite | ExpressionSite, ...]]:
-        if isinstance(self.loss, (MeanSquaredError, CrossEntropy, PairTerm)):
-            return pairwise_sites(self.loss, self._covariance)
-        loss = self.loss
-        if not isinstance(loss, ExpressionLoss):
-            loss = ExpressionLoss(loss.expression(self.tokens), self.tokens, loss.indices)
-        return SlotMap(np.eye(self.indices)), expression_sites(loss, self._covariance)
+        products = self.loss.output_products
+        if products is not None and all(f.entrywise or f.row_softmax for f in products.functions):
+            return pairwise_sites(products, self._covariance)
+        return SlotMap(np.eye(self.indices)), expression_sites(self.loss.as_expression(self.tokens), self._covariance)
 
     def _expect(
         self, mean: np.ndarray, q1: np.ndarray, q2: np.ndarray, order: int
@@ -386,7 +383,7 @@ def potential(
     """
     if isinstance(tokens, bool) or not isinstance(tokens, (int, np.integer)) or tokens < 1:
         raise InputError(f"tokens = {tokens!r} must be an integer >= 1")
-    if not isinstance(loss, Loss):
+    if not is_loss(loss):
         raise InputError(f"loss = {loss!r} is not a Loss; use MeanSquaredError, CrossEntropy or ExpressionLoss")
     if loss.tokens is not None and loss.tokens != tokens:
         raise InputError(f"tokens = {tokens}, but the loss is a function of {loss.tokens} tokens")

@@ -20,16 +20,8 @@ from dataclasses import dataclass, replace
 import numpy as np
 
 from aimtheory.errors import InputError
-from aimtheory.model.activations import (
-    Activation,
-    ElementwiseActivation,
-    Hermite,
-    Linear,
-    Polynomial,
-    Softmax,
-)
-from aimtheory.model.losses import CrossEntropy, MeanSquaredError
-from aimtheory.model.value_loss import PairTerm
+from aimtheory.model.activations import Activation
+from aimtheory.model.losses import OutputProducts
 from aimtheory.population.closed_forms import entry_laws
 from aimtheory.population.features import EntryFunction, FeatureFunction, MixedOutputs, RowSoftmax, RowSurprise
 
@@ -82,10 +74,7 @@ class PairwiseSite:
     @property
     def polynomial(self) -> bool:
         """Whether every function is a polynomial, for which Gauss–Hermite rules are exact."""
-        return all(
-            isinstance(f, EntryFunction) and isinstance(f.activation, (Hermite, Linear, Polynomial))
-            for f in self.functions
-        )
+        return all(isinstance(f, EntryFunction) and f.activation.polynomial_degree is not None for f in self.functions)
 
     def block(self, slot: int) -> slice:
         """The features of a slot."""
@@ -110,62 +99,30 @@ class SlotMap:
         return a.T @ mean, a.T @ q1 @ a, a.T @ q2 @ a
 
 
-def pairwise_sites(
-    loss: MeanSquaredError | CrossEntropy | PairTerm, covariance: np.ndarray
-) -> tuple[SlotMap, tuple[PairwiseSite, ...]]:
-    """The sites of a mean squared error or of a cross entropy.
+def pairwise_sites(products: OutputProducts, covariance: np.ndarray) -> tuple[SlotMap, tuple[PairwiseSite, ...]]:
+    """The sites of a loss that is made of products of outputs.
 
-    Mean squared error: slots are the indices, W = c cᵀ with c the weights (minus for teachers). Cross entropy: one slot
-    holds the students' logits with F = −log softmax, each teacher is a slot, and W couples them alone.
+    Functions that act entry by entry have one site a distinct law of an entry, others one site a distinct law of a row.
+    A product that C mixes (and C is not the identity) has one site a row.
     """
-    tokens = covariance.shape[0]
-    if isinstance(loss, PairTerm):
-        return _pair_sites(loss, covariance)
-    if isinstance(loss, MeanSquaredError):
-        indices = [k for k, _, _ in loss.terms]
-        combination = np.zeros((len(indices), loss.indices))
-        combination[np.arange(len(indices)), indices] = 1.0
-        weights = np.array([float(weight) for _, _, weight in loss.terms])
-        coupling = np.outer(weights, weights)
-        functions: list[Activation] = [function for _, function, _ in loss.terms]
-        if all(isinstance(function, ElementwiseActivation) for function in functions):
-            sites = _entry_sites(functions, coupling, covariance)
-        else:
-            sites = [_row_site(row, functions, coupling, covariance, ()) for row in range(tokens)]
-        return SlotMap(combination), _merge(sites)
-    combination = np.zeros((1 + len(loss.teachers), loss.indices))
-    combination[0, list(loss.students)] = [float(weight) for weight in loss.student_weights]
-    coupling = np.zeros((1 + len(loss.teachers),) * 2)
-    for n, (k, weight) in enumerate(zip(loss.teachers, loss.teacher_weights, strict=True), start=1):
-        combination[n, k] = 1.0
-        coupling[0, n] = coupling[n, 0] = float(weight)
-    functions = [loss.student, *[loss.teacher] * len(loss.teachers)]
-    return SlotMap(combination), _merge(
-        [_row_site(row, functions, coupling, covariance, (0,)) for row in range(tokens)]
-    )
-
-
-def _pair_sites(loss: PairTerm, covariance: np.ndarray) -> tuple[SlotMap, tuple[PairwiseSite, ...]]:
-    """A head with itself is one slot of weight 2 scale in ½ Σ W ⟨F, F⟩; two heads are two slots coupled by scale."""
-    combination = np.zeros((len(loss.heads), loss.indices))
-    combination[np.arange(len(loss.heads)), [k for k, _ in loss.heads]] = 1.0
-    functions = [function for _, function in loss.heads]
-    coupling = np.array([[2 * loss.scale]]) if len(functions) == 1 else loss.scale * np.array([[0.0, 1.0], [1.0, 0.0]])
-    tokens = len(covariance)
-    identity = bool(np.array_equal(covariance, np.eye(tokens)))
-    if identity and all(isinstance(function, ElementwiseActivation) for function in functions):
-        return SlotMap(combination), _merge(_entry_sites(functions, coupling, covariance))
-    sites = []
-    for row in range(tokens):
-        site = _row_site(row, functions, coupling, covariance, ())
-        if not identity:
-            order = _row_order(row, tokens, functions)
-            values, vectors = np.linalg.eigh(covariance[np.ix_(order, order)])
-            root = (vectors * np.sqrt(np.maximum(values, 0.0))) @ vectors.T
-            site = replace(site, functions=tuple(MixedOutputs(function, root) for function in site.functions))
-        sites.append(site)
-    # Rows of equal features may still mix their outputs differently, so only the identity merges them.
-    return SlotMap(combination), _merge(sites) if identity else tuple(sites)
+    slots = SlotMap(np.array(products.combination, dtype=np.float64))
+    coupling = np.array(products.coupling, dtype=np.float64)
+    functions, tokens = products.functions, len(covariance)
+    mixed = products.mixed and not np.array_equal(covariance, np.eye(tokens))
+    if not mixed and all(function.entrywise is not None for function in functions):
+        return slots, _merge(_entry_sites(functions, coupling, covariance))
+    surprises = (0,) if products.surprise else ()
+    sites = [_row_site(row, functions, coupling, covariance, surprises) for row in range(tokens)]
+    if not mixed:
+        return slots, _merge(sites)
+    result = []
+    for row, site in enumerate(sites):
+        order = _row_order(row, tokens, functions)
+        values, vectors = np.linalg.eigh(covariance[np.ix_(order, order)])
+        root = (vectors * np.sqrt(np.maximum(values, 0.0))) @ vectors.T
+        result.append(replace(site, functions=tuple(MixedOutputs(function, root) for function in site.functions)))
+    # Rows of equal features may still mix their outputs differently, so they are not merged.
+    return slots, tuple(result)
 
 
 def _row_order(row: int, tokens: int, functions: Sequence[Activation]) -> list[int]:
@@ -173,7 +130,7 @@ def _row_order(row: int, tokens: int, functions: Sequence[Activation]) -> list[i
 
     Under a causal mask they are those up to the row. Raises ``InputError`` when the activations have different masks.
     """
-    masks = {function.mask if isinstance(function, Softmax) else None for function in functions}
+    masks = {None if function.row_softmax is None else function.row_softmax.mask for function in functions}
     if len(masks) > 1:
         raise InputError(
             "the population potential needs one mask for all activations of a loss; here some are causal and some are "
@@ -187,7 +144,7 @@ def _entry_sites(functions: Sequence[Activation], coupling: np.ndarray, covarian
     """One site a distinct law of an entry: E G_ij = C_ij m, Cov = C_ii C_jj q1 + C_ij² q2."""
     slots = np.arange(len(functions))
     ones = np.ones((len(functions),) * 2)
-    entries = tuple(EntryFunction(f) for f in functions if isinstance(f, ElementwiseActivation))
+    entries = tuple(EntryFunction(f.entrywise) for f in functions if f.entrywise is not None)
     sites = []
     for entry, variance, count in entry_laws(len(covariance), covariance):
         law = FeatureLaw(slots, variance * ones, entry**2 * ones, np.full(len(functions), entry))
@@ -210,13 +167,13 @@ def _row_site(
     maps: list[tuple[int, np.ndarray]] = []
     features: list[FeatureFunction] = []
     for slot, function in enumerate(functions):
-        if isinstance(function, Softmax):
+        if function.row_softmax is not None:
             kind = RowSurprise if slot in surprises else RowSoftmax
-            features.append(kind(float(function.inverse_temperature), len(order) - 1))
+            features.append(kind(float(function.row_softmax.inverse_temperature), len(order) - 1))
             maps.append((slot, differences))
         else:
-            assert isinstance(function, ElementwiseActivation)
-            features.append(EntryFunction(function, len(order)))
+            assert function.entrywise is not None
+            features.append(EntryFunction(function.entrywise, len(order)))
             maps.append((slot, entries))
     sizes = tuple(matrix.shape[0] for _, matrix in maps)
     return PairwiseSite(tuple(features), sizes, coupling, FeatureLaw.of(maps, covariance))

@@ -19,8 +19,7 @@ from functools import lru_cache
 import numpy as np
 from numpy.typing import NDArray
 
-from aimtheory.model.activations import Softmax
-from aimtheory.model.losses import CrossEntropy, Loss, MeanSquaredError
+from aimtheory.model.losses import Loss
 from aimtheory.population.gumbel_smoothing import COARSE, FINE, Resolution
 from aimtheory.population.row_lengths import RowLengths
 from aimtheory.population.softmax_overlap import row_overlap
@@ -84,29 +83,21 @@ class SoftmaxRows:
         law = exchangeable(covariance)
         if law is None or law[0] == 0:  # equal tokens leave nothing to average: the cubature is exact there
             return None
-        if isinstance(loss, MeanSquaredError):
-            functions = [function for _, function, _ in loss.terms]
-            combination = np.zeros((len(functions), loss.indices))
-            combination[np.arange(len(functions)), [k for k, _, _ in loss.terms]] = 1.0
-            weights = np.array([float(weight) for _, _, weight in loss.terms])
-            coupling = np.outer(weights, weights)
-        elif isinstance(loss, CrossEntropy):
-            functions = [loss.student, *[loss.teacher] * len(loss.teachers)]
-            combination = np.zeros((len(functions), loss.indices))
-            combination[0, list(loss.students)] = [float(weight) for weight in loss.student_weights]
-            combination[np.arange(1, len(functions)), list(loss.teachers)] = 1.0
-            coupling = np.zeros((len(functions),) * 2)
-            coupling[0, 1:] = [float(weight) for weight in loss.teacher_weights]
-        else:
+        products = loss.output_products
+        if products is None or (products.mixed and law != (1.0, 0.0)):
             return None
-        if not all(isinstance(function, Softmax) for function in functions):
+        softmaxes = [function.row_softmax for function in products.functions if function.row_softmax is not None]
+        masks = {function.mask for function in softmaxes}
+        if len(softmaxes) < len(products.functions) or len(masks) > 1:
             return None
-        gains = np.array([float(f.inverse_temperature) for f in functions if isinstance(f, Softmax)])
-        masks = {f.mask for f in functions if isinstance(f, Softmax)}
-        if len(masks) > 1:
-            return None
-        surprise = isinstance(loss, CrossEntropy)
-        return cls(RowLengths(tokens, causal=masks == {"causal"}), *law, combination, gains, coupling, surprise)
+        return cls(
+            RowLengths(tokens, causal=masks == {"causal"}),
+            *law,
+            np.array(products.combination, dtype=np.float64),
+            np.array([float(function.inverse_temperature) for function in softmaxes]),
+            np.array(products.coupling, dtype=np.float64),
+            products.surprise,
+        )
 
     def _covariances(
         self, mean: FloatArray, q1: FloatArray, q2: FloatArray
