@@ -206,7 +206,8 @@ def pair_expectation(
 ) -> sp.Expr:
     """E f(u) g(v), in closed form for polynomials and for centred erfs.
 
-    >>> a, b, c = sp.symbols("a b c")
+    >>> from aimtheory.model.activations import Hermite
+    >>> c = sp.Symbol("c")
     >>> sp.expand(pair_expectation(Hermite(2), Hermite(2), 0, 0, 1, 1, c))
     c**2
     """
