@@ -35,7 +35,7 @@ def register(subparsers: Subparsers) -> None:
     parser.add_argument(
         "--reference",
         default="auto",
-        choices=("auto", "gns", "next"),
+        choices=("auto", "exact", "gns", "next"),
         help="what the errors are measured against (default %(default)s)",
     )
     add_times(parser, "0.05,0.1,0.2,0.5")

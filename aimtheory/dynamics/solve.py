@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 from collections.abc import Iterable, Sequence
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 from typing import TYPE_CHECKING
 
 import numpy as np
@@ -15,7 +15,7 @@ from aimtheory.dynamics.closed_model import ClosedModel, close, read_states
 from aimtheory.dynamics.fast_mean import critical_points
 from aimtheory.dynamics.integrate import Crossing, Event, Integration, Tolerances, check_times, integrate
 from aimtheory.dynamics.trajectory import Trajectory
-from aimtheory.dynamics.trust import Judgement, finer_times, judge, remaining_error
+from aimtheory.dynamics.trust import Judgement, coarser_degrees, finer_times, integration_noise, judge, remaining_error
 from aimtheory.errors import AssumptionError, InputError
 from aimtheory.hierarchy import Closure
 from aimtheory.hierarchy.initial_moments import ParameterMatrices
@@ -30,9 +30,6 @@ if TYPE_CHECKING:
 
 TRUST_TOLERANCE = 1e-2
 """Default estimated error, relative to the value, beyond which values are not trusted."""
-
-_NOISE = 1e2
-"""Differences of two runs below so many local errors of the integrator are no truncation error."""
 
 _POINTS = 64
 """About so many times, in the steps of the integrator, are compared besides those asked for; of a quadrature, whose
@@ -207,15 +204,8 @@ def _rivals(task: _Task) -> tuple[_Rival, ...]:
         return (_Rival(closed.second_rule, looser, "the second quadrature"),)
     if closed.system.is_exact:
         return ()
-    found: list[_Rival] = []
-    degree = closed.degree
-    while len(found) < 2 and degree is not None:
-        degree = closed.closure.coarser_degree(degree)
-        if degree is None or degree < 2:
-            break
-        lower = ClosedModel(closed.model, closed.closure, degree, closed.initial_law, closed.initial_mean)
-        found.append(_Rival(lower, tolerances, f"degree {degree}"))
-    return tuple(found)
+    degrees = () if closed.degree is None else coarser_degrees(closed.closure, closed.degree)
+    return tuple(_Rival(replace(closed, degree=degree), tolerances, f"degree {degree}") for degree in degrees)
 
 
 def _compare(task: _Task, run: _Run) -> _Comparison:
@@ -247,8 +237,7 @@ def _compare(task: _Task, run: _Run) -> _Comparison:
     estimates, notes = {}, []
     for name, values in fine.items():
         lower = [table[name] for table in coarse if name in table]
-        peak = np.fmax.accumulate(np.abs(values))
-        noise = _NOISE * (tolerances.atol + tolerances.rtol * peak)
+        noise = integration_noise(values, tolerances.rtol, tolerances.atol)
         estimates[name] = remaining_error(values, lower[0], lower[1] if len(lower) > 1 else None, noise=noise)
         errors[name][:] = estimates[name][where]
     alone = [name for name in fine if sum(name in table for table in coarse) < 2]

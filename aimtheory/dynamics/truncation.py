@@ -11,9 +11,11 @@ import numpy as np
 from numpy.typing import ArrayLike
 
 from aimtheory.arrays import FloatArray
+from aimtheory.dynamics.closed_model import close
 from aimtheory.dynamics.integrate import check_times
-from aimtheory.dynamics.solve import solve
+from aimtheory.dynamics.solve import TRUST_TOLERANCE, solve
 from aimtheory.dynamics.trajectory import Trajectory
+from aimtheory.dynamics.trust import coarser_degrees, integration_noise, judge, remaining_error
 from aimtheory.errors import InputError
 from aimtheory.hierarchy import Closure, Views, views
 from aimtheory.hierarchy.moments import check_degree
@@ -24,8 +26,43 @@ from aimtheory.records import Result, Variable, record
 from aimtheory.spectra import JointLaw
 from aimtheory.words import Word
 
+_NEXT = "the next degree"
+_SEEN = 1e-8
+"""True errors below this do not enter a calibration."""
 _FLOOR = 1e-12
 """Errors below this are rounding and integration error, not truncation; they do not enter a fit."""
+
+
+@dataclass(frozen=True)
+class Calibration:
+    """Estimated against true errors at ``points`` of degree, time and observable.
+
+    ``covered`` is the part of them where the estimate is at least the true error, ``worst`` the largest true error over
+    its estimate. Errors below 1e-8, where the integrator shows, do not count; nor do estimates that are not known.
+    """
+
+    points: int
+    covered: float
+    worst: float
+
+    @classmethod
+    def of(cls, true: FloatArray, stated: FloatArray) -> Calibration:
+        """From arrays of one shape; an infinite estimate covers anything, NaN is left out.
+
+        >>> Calibration.of(np.array([0.1, 0.3, 0.2]), np.array([0.2, 0.2, np.inf]))
+        Calibration(points=3, covered=0.6666666666666666, worst=1.4999999999999998)
+        """
+        used = np.isfinite(true) & ~np.isnan(stated) & (true > _SEEN)
+        if not used.any():
+            return cls(0, float("nan"), float("nan"))
+        ratios = true[used] / np.maximum(stated[used], np.finfo(np.float64).tiny)
+        return cls(int(used.sum()), float((ratios <= 1).mean()), float(ratios.max()))
+
+    def __str__(self) -> str:
+        return (
+            "while it is trusted, the error estimated from degrees M, M-2 and M-4 covers the true one at "
+            f"{100 * self.covered:.0f} % of {self.points} points; at worst the true error is {self.worst:.2g} times it"
+        )
 
 
 @record("truncation")
@@ -34,9 +71,12 @@ class TruncationStudy(Result):
     """Errors of a closure by degree and time, against a reference.
 
     ``errors[name]`` has shape (degrees, times): |value - reference|, NaN where a trajectory did not get there.
-    ``error`` is the largest over observables. At each time ``rate`` is the slope of log(error) per degree by least
-    squares, with ``rate_error`` its standard error: negative while the closure converges. ``convergence_time`` is
-    where the rate changes sign, the time t* past which a larger degree makes it worse; infinite when it never does.
+    ``estimates[name]``, same shape, is the error that ``solve`` would state at these times from degrees M, M-2 and M-4,
+    and ``trusted_until``, one a degree, until when it would trust (NaN where no degree is below); ``calibration``
+    compares both errors up to there. ``error`` is the largest over observables. At each time ``rate`` is the slope of
+    log(error) per degree by least squares, with ``rate_error`` its standard error: negative while the closure
+    converges. ``convergence_time`` is where the rate changes sign, the time t* past which a larger degree makes it
+    worse; infinite when it never does.
     """
 
     frame_dims: ClassVar[tuple[str, ...]] = ("degree", "time")
@@ -48,6 +88,8 @@ class TruncationStudy(Result):
     reference: str
     observables: tuple[str, ...]
     errors: Mapping[str, FloatArray]
+    estimates: Mapping[str, FloatArray]
+    trusted_until: tuple[float, ...]
     rate: FloatArray
     rate_error: FloatArray
     convergence_time: float
@@ -58,14 +100,26 @@ class TruncationStudy(Result):
         """Largest error over observables, shape (degrees, times)."""
         return np.max(np.stack([self.errors[name] for name in self.observables]), axis=0)
 
+    @property
+    def calibration(self) -> Calibration:
+        """How the estimated errors compare with the true ones, over degrees, times that are trusted, observables."""
+        trusted = self.times <= np.array(self.trusted_until)[:, None]
+        true = np.stack([self.errors[name][trusted] for name in self.observables])
+        stated = np.stack([self.estimates[name][trusted] for name in self.observables])
+        return Calibration.of(true, stated)
+
     def variables(self) -> tuple[Variable, ...]:
-        """Errors over degree and time, rates over time."""
+        """Errors and their estimates over degree and time, rates over time."""
         return (
             Variable("degree", np.array(self.degrees), ("degree",), "truncation degree M"),
             Variable("time", self.times, ("time",), "time", "learning time"),
             *(
                 Variable(f"{name}_error", table, self.frame_dims, f"error of {name} against {self.reference}")
                 for name, table in self.errors.items()
+            ),
+            *(
+                Variable(f"{name}_estimate", table, self.frame_dims, f"estimated error of {name}")
+                for name, table in self.estimates.items()
             ),
             Variable("rate", self.rate, ("time",), "slope of log(error) by degree"),
             Variable("rate_error", self.rate_error, ("time",), "standard error of the rate"),
@@ -82,11 +136,17 @@ class TruncationStudy(Result):
             "convergence_time": self.convergence_time,
             "advice": self.verdict,
             "status": [run.status.code for run in self.trajectories],
-            "trusted_until": [run.trusted_until for run in self.trajectories],
+            "trusted_until": list(self.trusted_until),
             "times": self.times,
             "values": {name: [run.values[name] for run in self.trajectories] for name in self.observables},
             "error": self.error,
             "errors": dict(self.errors),
+            "estimates": dict(self.estimates),
+            "calibration": {
+                "points": self.calibration.points,
+                "covered": self.calibration.covered,
+                "worst": self.calibration.worst,
+            },
             "rate": self.rate,
             "rate_error": self.rate_error,
         }
@@ -100,6 +160,8 @@ class TruncationStudy(Result):
         lines.append("  ".join([f"{'rate':>10}", *(f"{value:<10.2f}" for value in self.rate)]))
         lines.append("  ".join([f"{'+-':>10}", *(f"{value:<10.2f}" for value in self.rate_error)]))
         lines.append(self.verdict)
+        if self.reference != _NEXT and self.calibration.points:
+            lines.append(str(self.calibration))
         return "\n".join(lines)
 
     @property
@@ -142,10 +204,12 @@ def truncation_study(
 ) -> TruncationStudy:
     """Solve at several degrees and measure the error of each against a reference.
 
-    ``reference`` is ``"gns"`` (gns some degrees above the largest), ``"next"`` (the same closure two degrees up, each
-    degree against the next), a trajectory solved at these times, or a function (observable, times) -> values such as
-    an exact solution; ``"auto"`` takes gns where the initial law allows it. The fitted rate says how fast the error
-    falls with the degree and t* when it stops. Degrees of one parity are compared fairly; gns uses odd ones.
+    ``reference`` is ``"exact"`` (the closure without truncation: the errors are the true ones), ``"gns"`` (gns some
+    degrees above the largest), ``"next"`` (the same closure two degrees up, each degree against the next), a trajectory
+    solved at these times, or a function (observable, times) -> values such as an exact solution; ``"auto"`` takes exact
+    where it applies, else gns where the initial law allows it. The fitted rate says how fast the error falls with the
+    degree and t* when it stops; ``calibration`` how the error that ``solve`` states compares with the true one. Degrees
+    of one parity are compared fairly; gns uses odd ones.
 
     Raises ``InputError`` for degrees that do not increase or an unknown reference.
 
@@ -189,6 +253,7 @@ def truncation_study(
     }
     worst = np.max(np.stack(list(errors.values())), axis=0)
     rate, rate_error = _fit_rates(np.array(orders, dtype=np.float64), worst)
+    estimates, trusted_until = _estimates(model, runs, orders, grid, chosen, closure, initial)
     return TruncationStudy(
         model=model,
         closure=runs[0].closure.name,
@@ -197,6 +262,8 @@ def truncation_study(
         reference=label,
         observables=names,
         errors=errors,
+        estimates=estimates,
+        trusted_until=trusted_until,
         rate=rate,
         rate_error=rate_error,
         convergence_time=_convergence_time(grid, rate),
@@ -223,10 +290,15 @@ def _reference(
     initial: JointLaw | None,
 ) -> tuple[str, list[Mapping[str, FloatArray]]]:
     if reference == "auto":
-        try:
-            return _reference(model, "gns", runs, grid, chosen, orders, closure, initial)
-        except InputError:
-            return _reference(model, "next", runs, grid, chosen, orders, closure, initial)
+        for candidate in ("exact", "gns"):
+            try:
+                return _reference(model, candidate, runs, grid, chosen, orders, closure, initial)
+            except InputError:
+                continue
+        return _reference(model, "next", runs, grid, chosen, orders, closure, initial)
+    if reference == "exact":
+        run = solve(model, closure="exact", times=grid, observables=chosen, initial=initial, check=False, dense=False)
+        return "the exact dynamics", [run.values] * len(runs)
     if reference == "gns":
         # gns against itself needs a wide margin, since its error falls slowly late; the zero closure a small one.
         above = max(orders) + (6 if runs[0].closure.name == "gns" else 3)
@@ -253,7 +325,7 @@ def _reference(
             check=False,
             dense=False,
         )
-        return "the next degree", [run.values for run in (*runs[1:], last)]
+        return _NEXT, [run.values for run in (*runs[1:], last)]
     if isinstance(reference, Trajectory):
         if len(reference.times) < len(grid) or not np.allclose(reference.times[: len(grid)], grid, rtol=0, atol=1e-12):
             raise InputError("the reference trajectory was solved at other times; solve it at the times of the study")
@@ -261,7 +333,57 @@ def _reference(
     if callable(reference):
         exact = {name: np.asarray(reference(name, grid), dtype=np.float64) for name in (one.name for one in chosen)}
         return "the exact solution", [exact] * len(runs)
-    raise InputError(f"unknown reference {reference!r}; use 'auto', 'gns', 'next', a trajectory, or a function")
+    raise InputError(
+        f"unknown reference {reference!r}; use 'auto', 'exact', 'gns', 'next', a trajectory, or a function"
+    )
+
+
+def _estimates(
+    model: AttentionModel,
+    runs: Sequence[Trajectory],
+    orders: Sequence[int],
+    grid: FloatArray,
+    chosen: tuple[Observable, ...],
+    closure: str | Closure,
+    initial: JointLaw | None,
+) -> tuple[dict[str, FloatArray], tuple[float, ...]]:
+    """The estimated error at each degree and time, and until when it is tolerable; NaN where there is no coarser degree
+    to compare with.
+    """
+    options: dict[str, Any] = {"closure": closure, "initial": initial}
+    known = {degree: dict(run.values) for degree, run in zip(orders, runs, strict=True)}
+
+    def values(degree: int) -> dict[str, FloatArray]:
+        if degree not in known:
+            lower = close(model, degree=degree, **options)
+            held = [one for one in chosen if lower.holds(one)]
+            known[degree] = {}
+            if held:
+                run = solve(model, degree=degree, times=grid, observables=held, check=False, dense=False, **options)
+                known[degree] = dict(run.values)
+        return known[degree]
+
+    tables = {one.name: np.full((len(orders), len(grid)), np.nan) for one in chosen}
+    trusted = []
+    for row, (degree, run) in enumerate(zip(orders, runs, strict=True)):
+        lower = [values(one) for one in coarser_degrees(run.closure, degree)]
+        for name, table in tables.items():
+            rows = [_padded(one[name], len(grid)) for one in lower if name in one]
+            if not rows or run.system.is_exact:
+                continue
+            own = _padded(run.values[name], len(grid))
+            noise = integration_noise(own, run.rtol, run.atol)
+            table[row] = remaining_error(own, rows[0], rows[1] if len(rows) > 1 else None, noise=noise)
+        stated = {name: table[row, : len(run.times)] for name, table in tables.items()}
+        stated = {name: errors for name, errors in stated.items() if not np.isnan(errors[:1]).any()}
+        least = 1e3 * run.atol / TRUST_TOLERANCE
+        found = judge(run.times, run.values, stated, tolerance=TRUST_TOLERANCE, least=least)
+        trusted.append(found.until if stated else float("nan"))
+    return tables, tuple(trusted)
+
+
+def _padded(values: FloatArray, size: int) -> FloatArray:
+    return np.append(values, np.full(size - len(values), np.nan))
 
 
 def _gap(run: Trajectory, target: FloatArray, name: str, size: int) -> FloatArray:

@@ -17,11 +17,13 @@ from dataclasses import dataclass
 import numpy as np
 
 from aimtheory.arrays import FloatArray
+from aimtheory.hierarchy import Closure
 
 FLOOR = 0.02
 """Values below this part of an observable's largest magnitude so far are judged as if they were that large."""
 
 _LEAST_RATIO = 0.5
+_LOCAL_ERRORS = 1e2
 
 
 @dataclass(frozen=True)
@@ -90,6 +92,26 @@ def remaining_error(
         return np.where(ratio < 1, first * ratio / np.abs(1 - ratio), np.where(np.isnan(ratio), np.nan, np.inf))
 
 
+def coarser_degrees(closure: Closure, degree: int) -> tuple[int, ...]:
+    """The degrees to compare degree M with, M-2 and M-4, as far as the closure has them.
+
+    >>> from aimtheory.hierarchy.closures import closure
+    >>> coarser_degrees(closure("gns"), 11), coarser_degrees(closure("gns"), 5), coarser_degrees(closure("gns"), 3)
+    ((9, 7), (3,), ())
+    """
+    found: list[int] = []
+    current = closure.coarser_degree(degree)
+    while current is not None and current >= 2 and len(found) < 2:
+        found.append(current)
+        current = closure.coarser_degree(current)
+    return tuple(found)
+
+
+def integration_noise(values: FloatArray, rtol: float, atol: float) -> FloatArray:
+    """Differences of two runs below this, (n,), are errors of the integrator: 100 local errors, largest so far."""
+    return _LOCAL_ERRORS * (atol + rtol * np.fmax.accumulate(np.abs(values)))
+
+
 def judge(
     times: FloatArray,
     values: Mapping[str, FloatArray],
@@ -118,4 +140,13 @@ def judge(
     return Judgement(until, names[row], float(relative[row, bad[0]]))
 
 
-__all__ = ["FLOOR", "Judgement", "finer_times", "judge", "magnitude", "remaining_error"]
+__all__ = [
+    "FLOOR",
+    "Judgement",
+    "coarser_degrees",
+    "finer_times",
+    "integration_noise",
+    "judge",
+    "magnitude",
+    "remaining_error",
+]

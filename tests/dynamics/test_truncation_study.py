@@ -53,6 +53,36 @@ def test_next_degree_as_reference_estimates_the_true_error():
     assert np.allclose(rough.error, true.error, rtol=0.1)
 
 
+@pytest.mark.parametrize(("closure", "degrees"), [("zero", [6, 8, 10]), ("gns", [5, 7, 9])])
+def test_estimates_against_the_exact_dynamics(closure, degrees):
+    """The errors are those of a solve by exact, the estimates those that solve states, and these cover the errors."""
+    model, times, names = aim.models.load("tied-softmax"), np.linspace(0.2, 2.0, 10), ["t_1", "p_12"]
+    study = aim.truncation_study(model, degrees=degrees, closure=closure, times=times, observables=names)
+    assert study.reference == "the exact dynamics"
+    truth = aim.solve(model, closure="exact", times=times, observables=names)
+    for row, degree in enumerate(degrees):
+        run = aim.solve(model, degree=degree, closure=closure, times=times, observables=names)
+        assert study.errors["p_12"][row] == pytest.approx(np.abs(run["p_12"] - truth["p_12"]), abs=1e-12)
+        assert (study.estimates["p_12"][row] <= run.errors["p_12"] + 1e-9).all()
+        assert study.trusted_until[row] == max([0.0, *times[times <= run.trusted_until]])
+        assert study.trajectories[row].degree == degree
+    assert study.calibration.points > 10
+    assert study.calibration.covered == 1
+    assert study.calibration.worst < 1
+    assert "covers the true one at 100 %" in study.table()
+    assert study.summary()["calibration"]["worst"] == study.calibration.worst
+
+
+def test_no_calibration_without_a_degree_below():
+    study = aim.truncation_study(aim.models.load("tied-softmax"), degrees=[2, 3], times=[0.05, 0.1])
+    assert all(np.isnan(table).all() for table in study.estimates.values())
+    assert np.isnan(study.trusted_until).all()
+    assert study.calibration.points == 0
+    assert "covers" not in study.table()
+    with pytest.raises(aim.InputError, match="closure 'exact' needs"):
+        aim.truncation_study(aim.models.load("untied-linear"), degrees=[3, 5], times=[0.1], reference="exact")
+
+
 def test_a_trajectory_as_reference_and_its_table():
     model = aim.models.load("tied-softmax")
     times = [0.1, 0.2]
