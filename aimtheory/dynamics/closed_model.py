@@ -14,6 +14,7 @@ from aimtheory.arrays import FloatArray, real_array
 from aimtheory.dynamics.branch import Branch
 from aimtheory.dynamics.coupling_values import CouplingValues, Evaluation, OrderParameters
 from aimtheory.errors import InputError
+from aimtheory.frozen import ByValue
 from aimtheory.hierarchy import Closure, Views, closure, views
 from aimtheory.hierarchy.closed_system import NO_TRUNCATION
 from aimtheory.hierarchy.closures import ClosedSystem, ClosureProblem
@@ -28,7 +29,7 @@ if TYPE_CHECKING:
 
 
 @dataclass(frozen=True, eq=False)
-class ClosedModel:
+class ClosedModel(ByValue):
     """The moments of a model under a closure of degree M: dy/dt = rhs(t, y) from y(0) = ``initial``.
 
     For any integrator: ``scipy.integrate.solve_ivp(closed.rhs, (0, 2), closed.initial)``; ``read`` gives observables

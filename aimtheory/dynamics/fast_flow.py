@@ -4,6 +4,7 @@ from __future__ import annotations
 
 from collections.abc import Sequence
 from dataclasses import dataclass
+from typing import Any, ClassVar
 
 import numpy as np
 from numpy.typing import ArrayLike
@@ -13,21 +14,24 @@ from aimtheory.dynamics.coupling_values import CouplingValues
 from aimtheory.dynamics.fast_mean import mean_path
 from aimtheory.dynamics.integrate import check_times
 from aimtheory.errors import InputError
-from aimtheory.frozen import ByValue
 from aimtheory.hierarchy import views
 from aimtheory.hierarchy.initial_moments import initial_law
 from aimtheory.hierarchy.moments import check_model
-from aimtheory.model import AttentionModel
+from aimtheory.model import AttentionModel, model_summary
+from aimtheory.records import Result, Variable, record
 from aimtheory.words import Word, spelled_indices
 
 
+@record("fast-flow")
 @dataclass(frozen=True, eq=False)
-class FastFlow(ByValue):
+class FastFlow(Result):
     """Means over the fast time s = n alpha_d at frozen overlaps: ``means`` has shape (times, K), ``flow["m_1"]``
     (times,).
 
     ``q1`` and ``q2`` (K, K) are the overlaps, ``speeds`` (K,) the rates t^A_k + t^B_k, infinite for fixed forms.
     """
+
+    frame_dims: ClassVar[tuple[str, ...]] = ("time",)
 
     model: AttentionModel
     times: FloatArray
@@ -36,12 +40,31 @@ class FastFlow(ByValue):
     q2: FloatArray
     speeds: FloatArray
 
+    @property
+    def values(self) -> dict[str, FloatArray]:
+        """The means ``m_k`` over the times, by name."""
+        return {f"m_{spelled_indices(k)}": self.means[:, k] for k in range(self.means.shape[1])}
+
     def __getitem__(self, name: str) -> FloatArray:
         """The mean ``m_k`` over the times; ``InputError`` for another name."""
-        names = {f"m_{spelled_indices(k)}": k for k in range(self.means.shape[1])}
-        if name not in names:
-            raise InputError(f"{name!r} is no mean of this flow; it has {', '.join(names)}")
-        return self.means[:, names[name]]
+        if name not in self.values:
+            raise InputError(f"{name!r} is no mean of this flow; it has {', '.join(self.values)}")
+        return self.values[name]
+
+    def variables(self) -> tuple[Variable, ...]:
+        """The means over the fast time, and the overlaps and speeds that stand still."""
+        return (
+            Variable("time", self.times, ("time",), "fast time s = n alpha_d", "n alpha_d"),
+            *(Variable(name, row, ("time",), f"mean {name}") for name, row in self.values.items()),
+            Variable("q1", self.q1, ("form", "other"), "overlaps q1"),
+            Variable("q2", self.q2, ("form", "other"), "overlaps q2"),
+            Variable("speed", self.speeds, ("form",), "speeds t^A + t^B"),
+        )
+
+    def summary(self) -> dict[str, Any]:
+        """``times``, ``values`` by name, and what stands still."""
+        still = {"q1": self.q1.tolist(), "q2": self.q2.tolist(), "speeds": self.speeds.tolist()}
+        return {**model_summary(self.model), "times": self.times, "values": self.values, **still}
 
     def __repr__(self) -> str:
         return f"FastFlow({self.model.name}, s = {self.times[0]:g}..{self.times[-1]:g}, m = {self.means[-1].tolist()})"

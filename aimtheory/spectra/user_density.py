@@ -164,13 +164,13 @@ class UserDensity(SpectralLaw):
         return self.intervals
 
     def density(self, points: ArrayLike) -> FloatArray:
-        """The function given, 0 off the support."""
+        """The panels' polynomials, which are the function over its integral to rounding; 0 off the support."""
         x = np.asarray(points, dtype=np.float64)
-        result = np.zeros(x.shape)
+        result, table = np.zeros(x.shape), TabulatedDensity(self._low, self._high, self._values)
         for low, high in self.intervals:
             inside = (x > low) & (x < high)
             if np.any(inside):
-                result[inside] = self.function(x[inside])
+                result[inside] = table(x[inside])
         return result
 
     def stieltjes(self, points: ArrayLike) -> ComplexArray:

@@ -1,5 +1,7 @@
 """Closed models: a right-hand side that is a function of state and branch, readings, mappings, the fast flow."""
 
+import copy
+import pickle
 from itertools import pairwise
 
 import numpy as np
@@ -11,7 +13,7 @@ from scipy.integrate import solve_ivp
 import aimtheory as aim
 from aimtheory.dynamics.integrate import Tolerances, integrate
 from aimtheory.hierarchy.observables import Observable
-from aimtheory.model import direct, untied
+from aimtheory.model import direct, tied, untied
 from aimtheory.model.losses import MeanSquaredError
 from aimtheory.status import Ending, Status
 
@@ -303,3 +305,50 @@ def test_statuses():
     with pytest.raises(ValueError, match="nonsense"):
         Status("nonsense")
     assert Status.worst(["converged", "diverged"], Ending.CONVERGED).code is Ending.DIVERGED
+
+
+def test_closed_models_compare_and_copy():
+    """By what they were closed with: caches do not travel, and the copy has the same right-hand side."""
+    for name, closed in CLOSED.items():
+        expected = closed.rhs(0.0, closed.initial)
+        for other in (copy.deepcopy(closed), pickle.loads(pickle.dumps(closed))):
+            assert other == closed, name
+            assert np.array_equal(other.rhs(0.0, other.initial), expected)
+    assert CLOSED["shifted gns"] != CLOSED["shifted zero"]
+    assert CLOSED["shifted gns"] != aim.close(SHIFTED, degree=5, initial_mean=[0.5, 1])
+
+
+def test_a_potential_that_falls_without_end_is_named():
+    """Phi = E G^3 = m^3 + 3 m q: dm/ds = -speed (3 m^2 + 3 q) runs to minus infinity in finite time."""
+    model = aim.AttentionModel.of(
+        untied(1, aim.GaussianFactors(width=1, left=1, right=1)),
+        direct(2, aim.Ginibre(variance=1), trained=False),
+        contexts=((1, 1),),
+        loss=aim.ExpressionLoss("G[0, 0, 0]**3 - G[0, 0, 1]", tokens=1, indices=2),
+        centred=False,
+    )
+    with pytest.raises(aim.NumericsError, match=r"the fast flow of the means from m = \[0\.0\] at q1 = .*"):
+        aim.solve(model, degree=3, times=[0, 0.1])
+
+
+@pytest.mark.slow
+def test_two_odd_heads_have_finite_means():
+    """Two untied heads of Hermite 3 and a teacher with a mean: never a mean that is no number."""
+    law = aim.GaussianFactors(width=1, left=1, right=1)
+    model = two_heads([law, law], aim.Ginibre(1, mean=1), "hermite3")
+    run = aim.solve(model, degree=3, times=[0, 0.05], check=False, observables=["m_1", "m_2", "loss"])
+    assert run.status.code == "unchecked"
+    assert all(np.isfinite(values).all() for values in run.values.values())
+
+
+def test_indices_of_two_digits():
+    """Ten equal teachers and a student: q_1,10 is tr(S1 S10) = 1 and q_11,11 twice it, for traces and widths of 1."""
+    heads = [tied(k, aim.Wishart(1, 1), trained=k == 1) for k in range(1, 12)]
+    outputs = " + ".join(f"G[0, 0, {k}]" for k in range(1, 11))
+    loss = aim.ExpressionLoss(f"(G[0, 0, 0] - ({outputs}) / 10)**2", tokens=1, indices=11)
+    model = aim.AttentionModel.of(*heads, contexts=((1, 1),), loss=loss)
+    run = aim.solve(model, degree=2, closure="zero", times=[0, 0.01], check=False, observables=["q_1,10", "q_11,11"])
+    assert run["q_1,10"][0] == run["tr(S1 S10)"][0] == run["q_110"][0] == pytest.approx(1)
+    assert run["q_11,11"][0] == pytest.approx(2)
+    with pytest.raises(aim.InputError, match="'q_1,12' does not fit a model with 11 indices"):
+        run["q_1,12"]

@@ -73,6 +73,7 @@ def results():
         "recovery": aim.recovery(aim.models.load("direct-hermite2"), horizon=0.5),
         "recovery-diagram": aim.recovery_diagram(build, first=("width", [0.5, 1.0]), second=("trace", [0.5, 1.0])),
         "precise": aim.solve_to_digits(linear, degree=3, times=["1/10"], digits=40),
+        "fast-flow": aim.fast_flow(aim.models.load("untied-linear"), times=[0, 1, 2], initial_mean=[1, 0]),
         "measure": SpectralMeasure(np.array([0.5, 1.5]), np.array([0.25, 0.75])),
         "sgd": trained,
         "comparison": compare(run, trained),
