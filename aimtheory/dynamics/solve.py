@@ -19,7 +19,7 @@ from aimtheory.dynamics.trust import Judgement, coarser_degrees, finer_times, in
 from aimtheory.errors import AssumptionError, InputError
 from aimtheory.hierarchy import Closure
 from aimtheory.hierarchy.initial_moments import ParameterMatrices
-from aimtheory.hierarchy.observables import Observable, observable, read_observables
+from aimtheory.hierarchy.observables import Observable, driving_observables, observable, read_observables
 from aimtheory.model import AttentionModel
 from aimtheory.progress import Progress
 from aimtheory.status import Ending, Status
@@ -73,7 +73,8 @@ def solve(
     the system is also solved at degrees M-2 and M-4: the differences d1 = |M - (M-2)| and d0 = |(M-2) - (M-4)|, largest
     so far, leave an error d1 r/(1 - r), r = max(d1/d0, 1/2), which gives ``errors`` and ``trusted_until``; under
     ``exact`` a second run does, with fewer nodes and looser tolerances. Without it ``trusted_until`` is NaN where
-    anything was truncated. ``progress`` is called with (time, final time). Approximate; the local error of the
+    anything was truncated. Overlaps of the trained forms, which drive the flow, are judged whatever is asked for.
+    ``progress`` is called with (time, final time). Approximate; the local error of the
     integrator is at most atol + rtol |y|.
 
     A blow-up or Ctrl-C gives a trajectory up to there with a status that says so. Raises ``InputError`` for a bad
@@ -215,17 +216,20 @@ def _compare(task: _Task, run: _Run) -> _Comparison:
     rivals = _rivals(task) if task.check and len(result.times) else ()
     if not rivals:
         return _Comparison(errors)
-    readable = [one for one in task.observables if rivals[0].closed.holds(one)]
-    unread = tuple(one.name for one in task.observables if one not in readable)
-    if not readable:
+    unread = tuple(one.name for one in task.observables if not rivals[0].closed.holds(one))
+    if len(unread) == len(task.observables):
         return _Comparison(errors, rivals=rivals, unread=unread)
+    # The overlaps that drive the flow too: where they are wrong, all is, whether or not it shows in what was asked for.
+    watched = {one.name: one for one in (*task.observables, *driving_observables(closed.model, closed.views))}
+    readable = [one for one in watched.values() if rivals[0].closed.holds(one)]
     grid = result.times
     if result.dense is not None and grid[-1] > 0:
         # Between the requested times too: a disagreement there must not hide.
         grid = finer_times(grid, result.dense.breakpoints, _POINTS if closed.second_rule is None else _POINTS // 4)
-        fine = read_states(closed, readable, result.dense(grid), [result.branch_at(float(t)) for t in grid])
+        states = result.dense(grid)
     else:
-        fine = {one.name: run.values[one.name] for one in readable}
+        states = result.states
+    fine = read_states(closed, readable, states, [result.branch_at(float(t)) for t in grid])
     coarse, interrupted = [], False
     for rival in rivals:
         table, stopped = _read_on(rival, readable, grid)
@@ -239,8 +243,9 @@ def _compare(task: _Task, run: _Run) -> _Comparison:
         lower = [table[name] for table in coarse if name in table]
         noise = integration_noise(values, tolerances.rtol, tolerances.atol)
         estimates[name] = remaining_error(values, lower[0], lower[1] if len(lower) > 1 else None, noise=noise)
-        errors[name][:] = estimates[name][where]
-    alone = [name for name in fine if sum(name in table for table in coarse) < 2]
+        if name in errors:
+            errors[name][:] = estimates[name][where]
+    alone = [name for name in fine if name in errors and sum(name in table for table in coarse) < 2]
     if alone and closed.second_rule is None:
         notes.append(
             f"{', '.join(alone)}: two degrees only, {closed.degree} and {rivals[0].closed.degree}, so that no rate of "
@@ -305,7 +310,8 @@ def _judge(task: _Task, run: _Run, comparison: _Comparison) -> _Verdict:
 
 def _why(task: _Task, comparison: _Comparison, judgement: Judgement) -> str:
     """Which observable ends the trust, and what was found there."""
-    head = f"trusted_until is that of {judgement.first!r}: "
+    asked = judgement.first in {one.name for one in task.observables}
+    head = f"trusted_until is that of {judgement.first!r}{'' if asked else ', which drives the flow'}: "
     rivals = comparison.rivals
     if task.closed.system.is_exact:
         return f"{head}the two quadratures differ there by more than {task.trust:g} of it: raise nodes="

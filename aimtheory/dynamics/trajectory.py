@@ -62,8 +62,8 @@ class Trajectory(Result):
     gives values between the times. ``status`` says what happened and what to do; ``errors[name]`` is the error at each
     time, estimated from degrees M, M-2 and M-4 (infinite where their differences do not shrink) or from a second
     quadrature, NaN where it was not compared; ``trusted_until`` is the last time up to which it stays below
-    ``trust_tolerance`` x |value| for every observable, where a value below 2 % of the largest so far counts as that
-    much; NaN where nothing was compared. ``branches`` are those of the slaved
+    ``trust_tolerance`` x |value| for every observable and for the overlaps that drive the flow, where a value below 2 %
+    of the largest so far counts as that much; NaN where nothing was compared. ``branches`` are those of the slaved
     means. Time is t = n x clock x learning_rate / d.
     """
 

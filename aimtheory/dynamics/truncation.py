@@ -19,7 +19,7 @@ from aimtheory.dynamics.trust import coarser_degrees, integration_noise, judge, 
 from aimtheory.errors import InputError
 from aimtheory.hierarchy import Closure, Views, views
 from aimtheory.hierarchy.moments import check_degree
-from aimtheory.hierarchy.observables import Observable, Overlap, TraceOf, read_observables
+from aimtheory.hierarchy.observables import Observable, Overlap, TraceOf, driving_observables, read_observables
 from aimtheory.model import AttentionModel, model_summary
 from aimtheory.progress import Progress
 from aimtheory.records import Result, Variable, record
@@ -227,6 +227,8 @@ def truncation_study(
         _default_observables(seen, min(orders)) if observables is None else read_observables(observables, model, seen)
     )
     names = tuple(one.name for one in chosen)
+    # The overlaps that drive the flow belong to what solve judges.
+    drivers = [one for one in driving_observables(model, seen) if one.name not in names and min(orders) >= 2]
     total = len(orders) + 1
     runs = []
     for n, degree in enumerate(orders):
@@ -236,7 +238,7 @@ def truncation_study(
                 degree=degree,
                 times=grid,
                 closure=closure,
-                observables=chosen,
+                observables=(*chosen, *drivers),
                 initial=initial,
                 check=False,
                 dense=False,
@@ -253,7 +255,7 @@ def truncation_study(
     }
     worst = np.max(np.stack(list(errors.values())), axis=0)
     rate, rate_error = _fit_rates(np.array(orders, dtype=np.float64), worst)
-    estimates, trusted_until = _estimates(model, runs, orders, grid, chosen, closure, initial)
+    estimates, trusted_until = _estimates(model, runs, orders, grid, (*chosen, *drivers), closure, initial)
     return TruncationStudy(
         model=model,
         closure=runs[0].closure.name,
@@ -262,7 +264,7 @@ def truncation_study(
         reference=label,
         observables=names,
         errors=errors,
-        estimates=estimates,
+        estimates={name: estimates[name] for name in names},
         trusted_until=trusted_until,
         rate=rate,
         rate_error=rate_error,

@@ -346,6 +346,14 @@ def default_observables(model: AttentionModel, views: Views) -> tuple[Observable
     )
 
 
+def driving_observables(model: AttentionModel, views: Views) -> tuple[Observable, ...]:
+    """The order parameters of which the couplings are functions, as far as they move: overlaps of the trained forms
+    and explicit traces. Whatever is read of a state depends on them.
+    """
+    named = named_traces(views)
+    return tuple(one for one in default_observables(model, views) if isinstance(one, Overlap) or one.name in named)
+
+
 __all__ = [
     "Loss",
     "Mean",
@@ -358,6 +366,7 @@ __all__ = [
     "TraceOf",
     "TracePolynomial",
     "default_observables",
+    "driving_observables",
     "named_traces",
     "observable",
     "read_observables",

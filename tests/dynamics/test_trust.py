@@ -104,6 +104,23 @@ def test_a_disagreement_between_the_requested_times_is_seen():
     assert run.status.code == "untrusted"
 
 
+def test_what_drives_the_flow_is_judged_whatever_is_asked_for():
+    """zero, hermite2: q_11 blows up while the differences of q_12 pass through small values and mean nothing."""
+    model = tied(aim.Wishart(width=0.5, trace=1), aim.Wishart(width=1, trace=1), activation="hermite2")
+    times = np.array([0, 0.002, 0.004, 0.02, 0.1])
+    run = aim.solve(model, degree=9, closure="zero", times=times, observables=["q_12"])
+    whole = aim.solve(model, degree=9, closure="zero", times=times, observables=["q_12", "q_11"])
+    assert run.trusted_until == whole.trusted_until < 0.1
+    assert any("'q_11', which drives the flow" in note for note in run.status.notes)
+    assert set(run.errors) == {"q_12"}
+    truth = aim.solve(model, closure="exact", times=times, observables=["q_12"])
+    wrong = np.abs(run["q_12"] / truth["q_12"] - 1)
+    assert wrong[3] > 2 * run.errors["q_12"][3] / truth["q_12"][3]
+    trusted = times <= run.trusted_until
+    assert trusted.sum() == 3
+    assert run["q_12"][trusted] == pytest.approx(truth["q_12"][trusted], rel=2e-2)
+
+
 def test_what_was_not_compared_is_said():
     model = aim.models.load("tied-softmax")
     run = aim.solve(model, degree=4, closure="zero", times=[0, 0.02], observables=["t_1", "tr(S1 S1 S1 S1)"])
