@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from collections.abc import Sequence
+from collections.abc import Iterable, Sequence
 from dataclasses import dataclass, field
 from fractions import Fraction
 from functools import cached_property
@@ -64,7 +64,7 @@ class AttentionModel(Uncached):
 
     def __post_init__(self) -> None:
         put = self._put
-        put("parameters", tuple(self.parameters))
+        put("parameters", _items(self.parameters, Parameter, "parameters"))
         letters = _letters(self.parameters)
         put("forms", tuple(form.resolved(letters) for form in _items(self.forms, Form, "forms")))
         put("traces", tuple(trace.resolved(letters) for trace in _items(self.traces, Trace, "traces")))
@@ -99,8 +99,18 @@ class AttentionModel(Uncached):
         ):
             if len(set(names)) != len(names):
                 raise InputError(f"{what} share a name: {', '.join(names)}; every one needs its own")
+        letters = self.letters
+        for form in self.forms:
+            letter = letters.get(form.name)
+            if letter is not None and form.matrix != Polynomial.word(letter):
+                raise InputError(
+                    f"form {form.name} = {form.matrix} has the name of a parameter that it is not, so that "
+                    f"tr({form.name}) would mean two things; rename one"
+                )
 
     def _check_loss(self) -> None:
+        if not hasattr(self.loss, "indices"):
+            raise InputError(f"loss = {self.loss!r} is not a loss; use MeanSquaredError('softmax'), for example")
         if self.loss.indices != len(self.forms):
             raise InputError(
                 f"the loss reads {self.loss.indices} indices but the model has {len(self.forms)}; they must agree"
@@ -319,16 +329,23 @@ class AttentionModel(Uncached):
 
 
 def _items(values: Any, kind: type, what: str) -> tuple[Any, ...]:
+    example = {
+        Form: "Form('S1', 'W1 W1^T')",
+        Trace: "Trace('R', 'V1^T V1')",
+        Parameter: "Parameter('W1', columns='r1', law=GaussianEntries(1, 1))",
+    }[kind]
+    if not isinstance(values, Iterable) or isinstance(values, str):
+        raise InputError(f"{what} = {values!r} must be a sequence of {kind.__name__}s, such as ({example},)")
     items = tuple(values)
     for item in items:
         if not isinstance(item, kind):
-            raise InputError(f"{what} hold {kind.__name__}s, got {item!r}; write {kind.__name__}('S1', 'W1 W1^T')")
+            raise InputError(f"{what} hold {kind.__name__}s, got {item!r}; write {example}")
     return items
 
 
 def _letters(parameters: Sequence[Parameter]) -> tuple[Letter, ...]:
     seen: dict[str, Parameter] = {}
-    for parameter in _items(parameters, Parameter, "parameters"):
+    for parameter in parameters:
         other = seen.setdefault(parameter.name, parameter)
         if other is not parameter:
             raise InputError(
@@ -341,17 +358,27 @@ def _letters(parameters: Sequence[Parameter]) -> tuple[Letter, ...]:
 
 
 def _contexts(values: Any) -> tuple[Context, ...]:
-    contexts = tuple(
-        value if isinstance(value, Context) else Context(value[1], value[2] if len(value) > 2 else None, value[0])
-        for value in values
-    )
+    if not isinstance(values, Sequence) or isinstance(values, str):
+        raise InputError(f"contexts = {values!r} {_CONTEXTS}")
+    contexts = tuple(map(_context, values))
     if not contexts:
-        raise InputError("a model needs at least one context: contexts=((1, tokens, token_covariance),)")
+        raise InputError(f"a model needs at least one context: contexts {_CONTEXTS}")
     total = sum((context.weight for context in contexts), Fraction(0))
     if abs(float(total) - 1) > 1e-12:
         shown = ", ".join(str(context.weight) for context in contexts)
         raise InputError(f"the weights of the contexts, {shown}, sum to {total}; they must sum to 1")
     return contexts
+
+
+_CONTEXTS = "are tuples (weight, tokens) or (weight, tokens, token_covariance): contexts=((1, 2),)"
+
+
+def _context(value: Any) -> Context:
+    if isinstance(value, Context):
+        return value
+    if not isinstance(value, Sequence) or isinstance(value, str) or len(value) not in (2, 3):
+        raise InputError(f"contexts = (..., {value!r}, ...) {_CONTEXTS}")
+    return Context(value[1], value[2] if len(value) > 2 else None, value[0])
 
 
 def _polynomial(value: Polynomial | str, letters: tuple[Letter, ...]) -> Polynomial:

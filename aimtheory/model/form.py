@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import re
 from collections.abc import Iterable
 from dataclasses import dataclass, replace
 from fractions import Fraction
@@ -9,6 +10,10 @@ from fractions import Fraction
 from aimtheory.errors import InputError
 from aimtheory.scalars import Scalar, to_scalar
 from aimtheory.words import EMBEDDING, SCALARS, Letter, Polynomial, parse_polynomial
+
+_NAME = re.compile(r"[A-Za-z][A-Za-z0-9_]*")
+_TAKEN = re.compile(r"loss|time|[tm]_\d+|[pq][12]?_\d+")
+"""Names of the observables that every model has."""
 
 
 def _resolve(polynomial: Polynomial | str, letters: Iterable[Letter], what: str) -> Polynomial:
@@ -97,6 +102,14 @@ class Trace:
 
     name: str
     polynomial: Polynomial | str
+
+    def __post_init__(self) -> None:
+        if not isinstance(self.name, str) or not _NAME.fullmatch(self.name) or _TAKEN.fullmatch(self.name):
+            raise InputError(
+                f"a trace cannot be called {self.name!r}: its name is a letter followed by letters, digits or "
+                "underscores, and not that of another observable (loss, time, t_1, m_1, q_12, q1_12, q2_12, p_12); "
+                "call it R_12, say"
+            )
 
     def resolved(self, letters: Iterable[Letter]) -> Trace:
         """The trace with its polynomial read over the given letters, and checked."""

@@ -71,7 +71,16 @@ def loads(text: str, source: str = "the text", folder: Path | None = None) -> At
 
 
 def from_mapping(data: Mapping[str, Any], source: str = "the model", folder: Path | None = None) -> AttentionModel:
-    """Build a model from the plain data of a TOML file."""
+    """Build a model from the plain data of a TOML file; errors begin with ``source``."""
+    try:
+        return _model(data, source, folder)
+    except InputError as error:
+        if str(error).startswith(source):
+            raise
+        raise type(error)(f"{source}: {error}") from None
+
+
+def _model(data: Mapping[str, Any], source: str, folder: Path | None) -> AttentionModel:
     losses = loss_types()
     loss_name = data.get("loss", "mse")
     if not isinstance(loss_name, str) or loss_name not in losses:
@@ -222,6 +231,12 @@ def _law(data: Any, where: str, folder: Path | None, extra: tuple[str, ...] = ()
     if not isinstance(data, Mapping) or "law" not in data:
         raise InputError(f"{where} must be a table with the key 'law', one of {', '.join(laws)}")
     name = data["law"]
+    if isinstance(name, Mapping):
+        kind = name.get("law")
+        raise InputError(
+            f"{where}: law = {plain(dict(name))!r} is a table; give the law's name, law = "
+            f"{kind if isinstance(kind, str) else 'wishart'!r}, and its keys beside it"
+        )
     if not isinstance(name, str) or name not in laws:
         raise InputError(f"{where}: unknown law {name!r}{_nearest(name, laws)}; choose one of {', '.join(laws)}")
     cls = laws[name]

@@ -162,6 +162,26 @@ def test_bad_model_files_name_the_key(capsys, tmp_path, body, message):
     assert message in fails(capsys, "derive", str(path), "--degree", "2")
 
 
+PARAMETERS = '[parameters.W]\ncolumns = "r"\nlaw = "gaussian_entries"\nwidth = 1\n[parameters.V]\nlaw = "goe"\n'
+
+
+def test_bad_general_model_files_name_the_file_and_the_thing(capsys, tmp_path):
+    """What does not fit together is refused by every command that reads a model, with the name of the file."""
+    path = tmp_path / "bad.toml"
+    for forms, message in {
+        '[forms]\nS1 = "W V"\nS2 = "V"': "neighbouring letters must share a space",
+        '[forms]\nS1 = "W"\nS2 = "V"': "it must map the embedding space",
+        '[forms]\nS1 = "W W^T"\nS2 = "V"\n[traces]\nR = "W"': "its words must be closed",
+        '[forms]\nS1 = "W W^T"\nS2 = "W W^T W W^T"': "parameter V is trained, but no form",
+        '[forms]\nS1 = "W W^T"\nS2 = "V"\n[forsm]\n': "did you mean 'forms'",
+    }.items():
+        path.write_text(f'tokens = 1\nactivation = "linear"\n{PARAMETERS}{forms}')
+        for command in (["derive", str(path)], ["solve", str(path)], ["models", "--show", str(path)]):
+            error = fails(capsys, *command)
+            assert message in error
+            assert str(path) in error
+
+
 def test_files_that_are_not_results(capsys, tmp_path):
     text, binary, foreign = tmp_path / "a.json", tmp_path / "b.nc", tmp_path / "c.json"
     text.write_text("{")

@@ -213,6 +213,36 @@ BAD_PARAMETERS = {
         ),
         "gives the space 'r' the width 2, but W gives it 1",
     ),
+    "context without a weight": (
+        lambda: aim.AttentionModel.of(tied(1, MP), tied(2, MP), contexts=(1, 1), loss=MeanSquaredError("linear")),
+        r"contexts = \(\.\.\., 1, \.\.\.\) are tuples \(weight, tokens\)",
+    ),
+    "context with too much": (
+        lambda: aim.AttentionModel.of(tied(1, MP), contexts=((1, 1, None, 3),), loss=MeanSquaredError("linear")),
+        "are tuples",
+    ),
+    "contexts that are none": (
+        lambda: aim.AttentionModel.of(tied(1, MP), contexts=1, loss=MeanSquaredError("linear")),
+        "contexts = 1 are tuples",
+    ),
+    "form of a parameter's name": (
+        lambda: of(form("S", "S S^T"), tied(2, MP, trained=False), parameters=(aim.Parameter("S", columns="r"),)),
+        r"form S = S S\^T has the name of a parameter that it is not.* rename one",
+    ),
+    "trace of a taken name": (lambda: aim.Trace("loss", "W1^T W1"), "a trace cannot be called 'loss'"),
+    "forms that are no sequence": (
+        lambda: aim.AttentionModel(
+            parameters=(aim.Parameter("W"),),
+            forms=aim.Form("S", "W"),
+            loss=MeanSquaredError("linear"),
+            contexts=((1, 1),),
+        ),
+        r"forms = Form\(.* must be a sequence of Forms",
+    ),
+    "loss by name": (
+        lambda: aim.AttentionModel.of(tied(1, MP), tied(2, MP), contexts=((1, 1),), loss="mse"),
+        "loss = 'mse' is not a loss; use MeanSquaredError",
+    ),
     "square law of a rectangle": (lambda: aim.Parameter("W", columns="r", law=aim.Ginibre()), "of a square matrix"),
     "law of a product": (lambda: aim.Parameter("S", law=aim.GaussianFactors(1)), "is the law of a product"),
     "no law": (lambda: aim.Parameter("S", law=3), "is not a law"),
@@ -295,8 +325,13 @@ def test_parameter_letters_of_one_name_must_be_one_letter():
 
 
 def test_a_parameter_may_not_have_the_name_of_a_product():
+    with pytest.raises(aim.InputError, match=r"form M1 = .* has the name of a parameter"):
+        of(untied(1), written("T", Polynomial.word(Letter("M1")), trained=False))
+    with pytest.raises(aim.InputError, match="different letters are called 'A1'"):
+        aim.derive(of(untied(1), written("T", Polynomial.word(Letter("A1")), trained=False)), 2)
+    renamed = replace(untied(1), form=aim.Form("N", "U1 V1^T"), names=(("M1", "U1 V1^T"),))
     with pytest.raises(aim.InputError, match="M1 names both"):
-        aim.derive(of(untied(1), written("T", Polynomial.word(Letter("M1")), trained=False)), 2)
+        aim.derive(of(renamed, written("T", Polynomial.word(Letter("M1")), trained=False)), 2)
 
 
 def test_scalars_and_traces():

@@ -355,6 +355,40 @@ BAD_GENERAL = {
     "mean of no form": ('[parameters.W]\ncolumns = "r"\n[forms]\nS1 = "W W^T"\n[means]\nS2 = 1', "has no key 'S2'"),
     "contexts twice": ('tokens = 1\n[parameters.W]\n[forms]\nS1 = "W"\n[[contexts]]\ntokens = 2', "keep one of both"),
     "unknown key of a context": ('[parameters.W]\n[forms]\nS1 = "W"\n[[contexts]]\ntoken = 2', "did you mean 'tokens'"),
+    "parameter twice": ("[parameters.W]\n[parameters.W]", "is not TOML: Cannot declare"),
+    "two widths of a space": (
+        '[parameters.W]\ncolumns = "r"\nlaw = "gaussian_entries"\nwidth = 1\n[parameters.V]\ncolumns = "r"\n'
+        'law = "gaussian_entries"\nwidth = 2\n[forms]\nS1 = "W W^T"\nS2 = "V V^T"',
+        "the text: V gives the space 'r' the width 2, but W gives it 1",
+    ),
+    "shapes": ('[parameters.W]\ncolumns = "r"\n[forms]\nS1 = "W W"', "neighbouring letters must share a space"),
+    "form that is not square": ('[parameters.W]\ncolumns = "r"\n[forms]\nS1 = "W"', "the text: .* S1 = W is d x r"),
+    "inner form": ('[parameters.W]\ncolumns = "r"\n[forms]\nS1 = "W^T W"', "S1 = W\\^T W is r x r; it must map"),
+    "open trace": (
+        '[parameters.W]\ncolumns = "r"\n[forms]\nS1 = "W W^T"\n[traces]\nR = "W"',
+        "the text: trace R = .* its words must be closed",
+    ),
+    "trace of a taken name": (
+        '[parameters.W]\ncolumns = "r"\n[forms]\nS1 = "W W^T"\n[traces]\np_12 = "W W^T"',
+        "a trace cannot be called 'p_12'.* call it R_12",
+    ),
+    "form of a parameter's name": (
+        '[parameters.S1]\ncolumns = "r"\n[forms]\nS1 = "S1 S1^T"',
+        "form S1 = S1 S1\\^T has the name of a parameter .* rename one",
+    ),
+    "law that is a table": (
+        '[parameters.W]\nlaw = {law = "ginibre"}\n[forms]\nS1 = "W"',
+        r"\[parameters.W\]: law = .* is a table; give the law's name, law = 'ginibre', and its keys beside it",
+    ),
+    "weights of contexts": (
+        '[parameters.W]\ntrained = true\n[parameters.V]\n[forms]\nS1 = "W"\nS2 = "V"\n'
+        '[[contexts]]\ntokens = 1\nweight = "1/2"\n[[contexts]]\ntokens = 2\nweight = "1/3"',
+        "the text: the weights of the contexts, 1/2, 1/3, sum to 5/6; they must sum to 1",
+    ),
+    "trained letter that nothing contains": (
+        '[parameters.W]\n[parameters.V]\n[parameters.Q]\n[forms]\nS1 = "W"\nS2 = "V"',
+        "the text: parameter Q is trained, but no form and no trace contains it.* trained=False",
+    ),
     "both forms": ('student = 1\ntokens = 1\n[parameters.W]\n[forms]\nS1 = "W"', "keep one of both"),
 }
 
