@@ -48,7 +48,10 @@ def register(subparsers: Subparsers) -> None:
     parser.add_argument(
         "--format",
         choices=FORMATS,
-        help="text (default), latex document, json, graphml, python function of the zero closure, figure of the graph",
+        help="text (default), latex document, json, graphml, python module of a closure, figure of the graph",
+    )
+    parser.add_argument(
+        "--closure", metavar="NAME", help="the closure whose equations --format python writes (default zero)"
     )
     add_observables(parser)
     parser.set_defaults(run=run)
@@ -70,6 +73,10 @@ def run(arguments: argparse.Namespace, session: Session) -> int:
         raise InputError(f"--json prints JSON, so --format {arguments.format} needs a file to go to: add -o FILE")
     if chosen == "figure" and target is None:
         raise InputError("--format figure needs a file to go to: add -o graph.png")
+    if arguments.closure is not None:
+        if chosen != "python":
+            raise InputError(f"--closure {arguments.closure} goes with --format python; the hierarchy itself is open")
+        return _closed(arguments, session, target)
     hierarchy = derive(library.load(arguments.model), arguments.degree, read_names(arguments.observables))
     potential = closed_potential(hierarchy)
     if target is not None and chosen == "figure":
@@ -85,6 +92,20 @@ def run(arguments: argparse.Namespace, session: Session) -> int:
         session.say(render(hierarchy, chosen, potential).rstrip("\n"))
     if session.json:
         session.emit(as_data(hierarchy, potential=None if potential is None else str(potential)))
+    return 0
+
+
+def _closed(arguments: argparse.Namespace, session: Session, target: Path | None) -> int:
+    """The module of a closed model."""
+    from aimtheory import library
+    from aimtheory.dynamics import close
+    from aimtheory.report import closed_source
+
+    closed = close(library.load(arguments.model), degree=arguments.degree, closure=arguments.closure)
+    if target is None:
+        session.say(closed_source(closed).rstrip("\n"))
+    else:
+        session.write_text(target, closed_source(closed))
     return 0
 
 

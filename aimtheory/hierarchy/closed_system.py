@@ -60,6 +60,17 @@ class ClosedSystem(ABC):
         """Normalized traces of words at a state, shape (len(words),). ``InputError`` for a word that the state does not
         hold."""
 
+    def source(self, words: Sequence[Word], couplings: Sequence[str]) -> list[str]:  # noqa: ARG002
+        """Lines of Python that define ``INITIAL``, ``moments(state)`` and ``drift(couplings, state)`` with numpy alone.
+
+        ``moments`` gives the traces of the words, ``couplings`` are identifiers in the order of the views. The module
+        begins with ``system_source.PRELUDE``. ``InputError`` for a closure that does not write its equations.
+        """
+        raise InputError(
+            f"{type(self).__name__} does not write its equations as Python source; give it a method source(words, "
+            "couplings), or integrate closed.rhs"
+        )
+
     def spectral_measure(self, letter: Letter, state: FloatArray) -> SpectralMeasure:  # noqa: ARG002
         """The spectral measure of a self-adjoint letter at a state, where the closure carries operators."""
         raise InputError(

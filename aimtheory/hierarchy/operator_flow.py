@@ -18,6 +18,7 @@ from aimtheory.errors import InputError
 from aimtheory.hierarchy.closed_system import ClosedSystem
 from aimtheory.hierarchy.couplings import Coupling
 from aimtheory.hierarchy.flow import CoupledPolynomial
+from aimtheory.hierarchy.system_source import array_text, indented, matrix_names
 from aimtheory.hierarchy.views import Views
 from aimtheory.spectra import SpectralMeasure, spectral_measure
 from aimtheory.words import EMBEDDING, Letter, Word
@@ -223,6 +224,7 @@ class OperatorSystem(ClosedSystem):
         exact_degree: int,
     ) -> None:
         self.exact_degree = exact_degree
+        self.couplings = tuple(couplings)
         self.level = level
         self.start = start
         self.functional = functional
@@ -314,6 +316,71 @@ class OperatorSystem(ClosedSystem):
         for factor in self.level.expand(Word.of(letter)):
             product = matrices[factor] if product is None else product @ matrices[factor]
         return np.asarray(product.toarray() if sps.issparse(product) else product)
+
+    def source(self, words: Sequence[Word], couplings: Sequence[str]) -> list[str]:
+        """The matrices that stand still, the layout of those that move, and products of both."""
+        names = matrix_names([*self.fixed, *self.moving])
+        fixed = {names[x]: m.toarray() if sps.issparse(m) else np.asarray(m) for x, m in self.fixed.items()}
+        lines = [f"{name} = {array_text(matrix)}" for name, matrix in fixed.items()]
+        lines.append(f"INITIAL = {array_text(self._initial)}")
+        vacuum = self.start.ndim == 1
+        if vacuum:
+            lines.append(f"VACUUM = {array_text(self.start)}")
+        layout, place = [], 0
+        for letter, (rows, columns) in zip(self.moving, self.shapes, strict=True):
+            layout.append(f"{names[letter]} = state[{place}:{place + rows * columns}].reshape({rows}, {columns})")
+            place += rows * columns
+        layout.insert(0, "state = np.asarray(state, dtype=float)")
+
+        def product(letters: Sequence[Letter]) -> str:
+            return " @ ".join(names[x.base] + (".T" if x.transposed else "") for x in letters)
+
+        def trace(view: Word) -> str:
+            word = self.level.expand(view)
+            if all(letter.is_scalar for letter in word):
+                return " * ".join(f"{names[letter.base]}[0, 0]" for letter in word)
+            letters = self._at_base(word).letters
+            if not vacuum:
+                half = len(letters) // 2
+                left = product([letter.T for letter in reversed(letters[:half])])
+                return (
+                    f"np.vdot({left}, {product(letters[half:])}) / {len(self.start)}"
+                    if half
+                    else f"np.trace({product(letters)}) / {len(self.start)}"
+                )
+            # Vectors, not matrices, are multiplied.
+            half = len(letters) // 2
+            sides = [[letter.T for letter in reversed(letters[:half])], list(letters[half:])]
+            applied = [" @ (".join([*(product([x]) for x in side), "VACUUM"]) + ")" * len(side) for side in sides]
+            return f"({applied[0]}) @ ({applied[1]})"
+
+        lines += [
+            "",
+            "",
+            "def moments(state):",
+            '    """The traces of WORDS at a state."""',
+            *indented(layout),
+            f"    return np.array([{', '.join(trace(word) for word in words)}])",
+            "",
+            "",
+            "def drift(couplings, state):",
+            '    """The time derivative of the state."""',
+            f"    ({', '.join(couplings)}{',' if couplings else ''}) = couplings",
+            *indented(layout),
+        ]
+        number = dict(zip(self.couplings, couplings, strict=True))
+        for letter, (rows, _) in zip(self.moving, self.shapes, strict=True):
+            terms = [
+                f"{float(coefficient)!r} * {number[coupling]} * "
+                + (f"({product(word.letters)})" if word.letters else f"np.eye({rows})")
+                for coupling, polynomial in self.level.drift[letter].items()
+                for word, coefficient in polynomial
+            ]
+            lines += [f"    change_{names[letter]} = (", *(f"        + {term}" for term in terms), "    )"]
+            if not terms:
+                lines[-2:] = [f"    change_{names[letter]} = np.zeros_like({names[letter]})"]
+        changes = ", ".join(f"change_{names[letter]}.ravel()" for letter in self.moving)
+        return [*lines, f"    return np.concatenate([{changes}])" if changes else "    return np.zeros(0)"]
 
     def spectral_measure(self, letter: Letter, state: FloatArray) -> SpectralMeasure:
         """Spectral measure of a self-adjoint view at a state."""

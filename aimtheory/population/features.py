@@ -11,6 +11,7 @@ from abc import ABC, abstractmethod
 from dataclasses import dataclass
 
 import numpy as np
+import sympy as sp
 
 from aimtheory.model.activations import ElementwiseActivation
 
@@ -29,6 +30,10 @@ class FeatureFunction(ABC):
     @abstractmethod
     def radial_jet(self, points: np.ndarray, factor: np.ndarray) -> tuple[np.ndarray, np.ndarray, np.ndarray]:
         """(F, dF R, Δ_R F): derivatives along the r columns of R (N, r, o), and the sum of second ones (N, o)."""
+
+    @abstractmethod
+    def expressions(self, feature: sp.Expr) -> tuple[sp.Expr, ...]:
+        """The outputs as formulas of the feature, for a function of one."""
 
 
 @dataclass(frozen=True)
@@ -56,6 +61,10 @@ class EntryFunction(FeatureFunction):
         first = self.activation.derivative(points)[:, None, :] * factor.T
         second = self.activation.second_derivative(points) * (factor * factor).sum(axis=1)
         return self.activation(points), first, second
+
+    def expressions(self, feature: sp.Expr) -> tuple[sp.Expr, ...]:
+        """f."""
+        return (self.activation.scalar_expression(feature),)
 
 
 @dataclass(frozen=True)
@@ -108,6 +117,11 @@ class RowSoftmax(FeatureFunction):
         second = beta**2 * probabilities * (squares - mean_square[:, None])
         return probabilities, beta * probabilities[:, None, :] * deviation, second
 
+    def expressions(self, feature: sp.Expr) -> tuple[sp.Expr, ...]:
+        """(1 ∓ tanh(βu/2))/2."""
+        half = sp.tanh(sp.Float(self.inverse_temperature) * feature / 2) / 2
+        return sp.Rational(1, 2) - half, sp.Rational(1, 2) + half
+
 
 @dataclass(frozen=True)
 class RowSurprise(RowSoftmax):
@@ -136,6 +150,12 @@ class RowSurprise(RowSoftmax):
         second = np.repeat(beta**2 * mean_square[:, None], self.count + 1, axis=1)
         return self.value(points), -beta * deviation, second
 
+    def expressions(self, feature: sp.Expr) -> tuple[sp.Expr, ...]:
+        """log 2cosh(βu/2) ± βu/2."""
+        half = sp.Float(self.inverse_temperature) * feature / 2
+        both = sp.log(2 * sp.cosh(half))
+        return both + half, both - half
+
 
 @dataclass(frozen=True, eq=False)
 class MixedOutputs(FeatureFunction):
@@ -157,6 +177,10 @@ class MixedOutputs(FeatureFunction):
         """F M and its derivatives along the columns of a factor."""
         value, first, second = self.function.radial_jet(points, factor)
         return value @ self.mixing, first @ self.mixing, second @ self.mixing
+
+    def expressions(self, feature: sp.Expr) -> tuple[sp.Expr, ...]:
+        """F M."""
+        return tuple(sp.Matrix([self.function.expressions(feature)]) * sp.Matrix(self.mixing))
 
 
 __all__ = ["EntryFunction", "FeatureFunction", "MixedOutputs", "RowSoftmax", "RowSurprise"]

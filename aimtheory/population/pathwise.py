@@ -84,6 +84,11 @@ class PathwisePotential:
         """Never."""
         return False
 
+    @property
+    def terms(self) -> None:
+        """None: it is no sum of potentials of plain losses."""
+        return None
+
     def symbolic_value(self, mean: Any, q1: Any, q2: Any) -> None:  # noqa: ARG002
         """None: there is no formula."""
         return

@@ -58,6 +58,13 @@ class ContextPotential:
         return all(part.has_closed_form for part in self.parts)
 
     @property
+    def terms(self) -> tuple[tuple[str | None, Potential], ...] | None:
+        """Potentials that add up to Φ, each with the trace that multiplies it; None where traces enter otherwise."""
+        if not self.linear:
+            return None if self.loss.traces else ((None, self.parts[0]),)
+        return tuple(zip(self.loss.traces, self.parts, strict=True))
+
+    @property
     def _scale(self) -> float:
         """E G of the form of a trace per unit of its mean."""
         covariance = self.context.token_covariance
@@ -166,6 +173,11 @@ class PopulationLoss:
     def has_closed_form(self) -> bool:
         """True when Φ is closed for all order parameters."""
         return all(part.has_closed_form for _, part in self.contexts)
+
+    @property
+    def terms(self) -> tuple[tuple[float, tuple[tuple[str | None, Potential], ...] | None], ...]:
+        """The weight of every context, with the potentials that add up to its part and the traces they multiply."""
+        return tuple((weight, part.terms) for weight, part in self.contexts)
 
     def _traces(self, traces: ArrayLike) -> FloatArray:
         array = np.asarray(traces, dtype=np.float64)

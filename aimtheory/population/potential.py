@@ -151,6 +151,17 @@ class Potential:
             return pairwise_sites(products, self._covariance)
         return SlotMap(np.eye(self.indices)), expression_sites(self.loss.as_expression(self.tokens), self._covariance)
 
+    @cached_property
+    def single_feature_sites(self) -> tuple[SlotMap, tuple[PairwiseSite, ...]] | None:
+        """The pieces of Φ when all are products of functions of one Gaussian feature each: E f(u) g(v); else None."""
+        products = self.loss.output_products
+        if products is None or not all(f.entrywise or f.row_softmax for f in products.functions):
+            return None
+        if self.tokens > 2 and not all(f.entrywise for f in products.functions):
+            return None  # rows of many features
+        slots, sites = pairwise_sites(products, self._covariance)
+        return (slots, sites) if all(size == 1 for site in sites for size in site.sizes) else None
+
     def _expect(
         self, mean: np.ndarray, q1: np.ndarray, q2: np.ndarray, order: int
     ) -> tuple[float, np.ndarray, np.ndarray, np.ndarray, np.ndarray, float, str]:

@@ -8,6 +8,7 @@ from aimtheory.report.latex import derivation_latex as derivation_latex
 from aimtheory.report.mmse_plot import MeasuredPoints as MeasuredPoints
 from aimtheory.report.mmse_plot import mmse_plot as mmse_plot
 from aimtheory.report.phase_diagram_plot import phase_diagram_plot as phase_diagram_plot
+from aimtheory.report.python_source import closed_source as closed_source
 from aimtheory.report.python_source import python_source as python_source
 from aimtheory.report.recovery_diagram_plot import recovery_diagram_plot as recovery_diagram_plot
 from aimtheory.report.result_plot import result_plot as result_plot
@@ -19,6 +20,7 @@ from aimtheory.report.truncation_plot import truncation_plot as truncation_plot
 __all__ = [
     "LearningCurve",
     "MeasuredPoints",
+    "closed_source",
     "comparison_plot",
     "derivation_latex",
     "graph_plot",

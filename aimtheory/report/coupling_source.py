@@ -2,15 +2,15 @@
 
 from __future__ import annotations
 
-from collections.abc import Mapping
+from collections.abc import Mapping, Sequence
 
 import sympy as sp
-from sympy.printing.numpy import NumPyPrinter
 
-from aimtheory.hierarchy import MomentHierarchy
 from aimtheory.hierarchy.couplings import Coupling
 from aimtheory.hierarchy.observables import TracePolynomial
 from aimtheory.hierarchy.symbolic_couplings import SymbolicCouplings
+from aimtheory.model.losses import trace_symbol
+from aimtheory.report.product_source import numpy_text, product_source
 from aimtheory.words import Word
 
 _PROJECTION = '''
@@ -24,9 +24,10 @@ _SETTLE = '''
 def settle(moments, mean):
     """The means m*(q), where dPhi/dm = 0, on the branch of a mean close by (Newton's method); the others are kept."""
     q1, q2 = order_parameters(moments)
+    traces = explicit_traces(moments)
     mean = np.array(mean, dtype=float)
     for _ in range(50):
-        slope, curvature = mean_gradient(mean, q1, q2)
+        slope, curvature = mean_gradient(mean, q1, q2, traces)
         if np.linalg.eigvalsh(curvature)[0] <= 0:
             raise ValueError(f"Phi is not convex in the means at m = {mean}: start closer to the branch")
         step = np.linalg.solve(curvature, slope)
@@ -39,16 +40,19 @@ def settle(moments, mean):
 '''
 
 
-def coupling_source(hierarchy: MomentHierarchy, parts: SymbolicCouplings, names: Mapping[Coupling, str]) -> list[str]:
+def coupling_source(
+    couplings: Sequence[Coupling], parts: SymbolicCouplings, position: Mapping[Word, int], *, of_state: bool = True
+) -> list[str]:
     """Lines that define ``order_parameters``, ``couplings`` and ``rhs`` (``settle`` too for forms with a mean).
 
-    ``names`` are the couplings as identifiers, in order. The functions call ``drift`` and numpy as ``np``.
+    ``position`` says where the words stand in the array ``moments``, which is the state itself (``of_state``) or what
+    the function ``moments`` of the module reads off a state. The functions call ``drift`` and numpy as ``np``.
     """
-    position = {word: n for n, word in enumerate(hierarchy.words)}
+    names = coupling_names(couplings)
     count = len(parts.overlaps.plain)
     bias = bool(parts.trained)
     means, q1, q2 = parts.symbols
-    tables = [(q1, "q", "q")] if parts.tied else [(q1, "q1", "q1"), (q2, "q2", "q2")]
+    tables = [(q1, "q", "q1")] if parts.tied else [(q1, "q1", "q1"), (q2, "q2", "q2")]
     rename = {symbol: sp.Symbol(f"m_{k + 1}") for k, symbol in enumerate(means)}
     unpack = {}
     for table, name, array in tables:
@@ -58,25 +62,29 @@ def coupling_source(hierarchy: MomentHierarchy, parts: SymbolicCouplings, names:
                 rename[table[k, l]] = symbol
                 unpack[symbol] = f"{symbol} = {array}[{k}, {l}]"
     unpack |= {sp.Symbol(f"m_{k + 1}"): f"m_{k + 1} = mean[{k}]" for k in range(count)}
+    for n, trace in enumerate(parts.explicit):
+        symbol = sp.Symbol(f"R_{n}")
+        rename[trace_symbol(trace)] = symbol
+        unpack[symbol] = f"{symbol} = traces[{n}]  # {trace}"
 
     def formulas(targets: Mapping[str, sp.Expr]) -> list[str]:
         """Assignments, after the order parameters that they read."""
         renamed = {name: sp.sympify(expression).xreplace(rename) for name, expression in targets.items()}
         read = set().union(*(expression.free_symbols for expression in renamed.values()))
         lines = [line for symbol, line in unpack.items() if symbol in read]
-        return [*lines, *(f"{name} = {_numpy(expression)}" for name, expression in renamed.items())]
+        return [*lines, *(f"{name} = {numpy_text(expression)}" for name, expression in renamed.items())]
 
     def matrix(rows: tuple[tuple[TracePolynomial, ...], ...]) -> str:
         return "[" + ", ".join("[" + ", ".join(_trace(p, position) for p in row) + "]" for row in rows) + "]"
 
-    state = "moments, mean" if bias else "moments"
-    order = "q1, q2 = order_parameters(moments)" if not parts.tied else "q = order_parameters(moments)"
+    arguments = "moments, mean" if bias else "moments"
     lines = [*_PROJECTION.splitlines(), "", "", "def order_parameters(moments):"]
     if parts.tied:
         lines += [
-            '    """q_kl = tr(S_k S_l), projected onto the covariances."""',
+            '    """q_kl = tr(S_k S_l) twice, as tr(S_k S_l^T) and tr(S_k S_l), projected onto the covariances."""',
             "    m = np.asarray(moments, dtype=float)",
-            f"    return covariance(np.array({matrix(parts.overlaps.plain)}))",
+            f"    q = covariance(np.array({matrix(parts.overlaps.plain)}))",
+            "    return q, q",
         ]
     else:
         lines += [
@@ -87,35 +95,61 @@ def coupling_source(hierarchy: MomentHierarchy, parts: SymbolicCouplings, names:
             "    plus, minus = covariance(q1 + q2), covariance(q1 - q2)",
             "    return (plus + minus) / 2, (plus - minus) / 2",
         ]
-    if bias:
-        size = len(parts.trained)
-        targets = {f"slope[{n}]": expression for n, expression in enumerate(parts.mean)}
-        targets |= {f"curvature[{n}, {l}]": parts.curvature[n, l] for n in range(size) for l in range(size)}
-        lines += [
-            "",
-            "",
-            f"TRAINED = {list(parts.trained)}",
-            "",
-            "",
-            "def mean_gradient(mean, q1, q2):",
-            '    """dPhi/dm and Phi\'\' over the trained means."""',
-            f"    slope, curvature = np.zeros({size}), np.zeros(({size}, {size}))",
-            *(f"    {line}" for line in formulas(targets)),
-            "    return slope, curvature",
-            "",
-            *_SETTLE.splitlines(),
-        ]
-    targets = {names[c]: formula for c, formula in parts.gradients.items()}
-    targets |= {name: sp.Float(parts.decay) for c, name in names.items() if c.kind == "decay"}
     lines += [
         "",
         "",
-        f"def couplings({state}):",
+        "def explicit_traces(moments):",
+        f'    """The traces that Phi reads: {", ".join(parts.explicit) or "none"}."""',
+        "    m = np.asarray(moments, dtype=float)",
+        f"    return np.array([{', '.join(_trace(p, position) for p in parts.explicit.values())}])",
+    ]
+    if parts.products:
+        lines += product_source(parts.products, tuple(parts.explicit))
+    if bias:
+        lines += ["", "", f"TRAINED = {list(parts.trained)}", "", "", "def mean_gradient(mean, q1, q2, traces):"]
+        lines += ['    """dPhi/dm and Phi\'\' over the trained means."""']
+        if parts.products:
+            lines += [
+                "    by_mean, _, _, _, curvature = gradients(mean, q1, q2, traces)",
+                "    return by_mean[TRAINED], curvature[np.ix_(TRAINED, TRAINED)]",
+            ]
+        else:
+            size = len(parts.trained)
+            targets = {f"slope[{n}]": expression for n, expression in enumerate(parts.mean)}
+            targets |= {f"curvature[{n}, {l}]": parts.curvature[n, l] for n in range(size) for l in range(size)}
+            lines += [
+                f"    slope, curvature = np.zeros({size}), np.zeros(({size}, {size}))",
+                *(f"    {line}" for line in formulas(targets)),
+                "    return slope, curvature",
+            ]
+        lines += ["", *_SETTLE.splitlines()]
+    lines += [
+        "",
+        "",
+        f"def couplings({arguments}):",
         '    """The couplings in the order of COUPLINGS'
         + (', with the means m as they are given."""' if bias else ', at one state."""'),
-        f"    {order}",
-        *(f"    {line}" for line in formulas(targets)),
+        "    q1, q2 = order_parameters(moments)",
     ]
+    if parts.explicit or parts.products:
+        lines.append("    traces = explicit_traces(moments)")
+    if parts.products:
+        mean = "mean" if bias else f"np.zeros({count})"
+        lines.append(f"    _, by_q1, by_q2, by_trace, _ = gradients({mean}, q1, q2, traces)")
+        where = list(parts.explicit)
+        read = {
+            "gradient": "by_q1[{k}, {l}] + by_q2[{k}, {l}]",
+            "gradient_transposed": "by_q1[{k}, {l}]",
+            "gradient_plain": "by_q2[{k}, {l}]",
+        }
+        for c, name in names.items():
+            if c.kind in read:
+                lines.append(f"    {name} = {read[c.kind].format(k=c.k, l=c.l)}")
+            elif c.kind == "trace":
+                lines.append(f"    {name} = by_trace[{where.index(c.trace)}]")
+    targets = {names[c]: formula for c, formula in parts.gradients.items()}
+    targets |= {name: sp.Float(parts.decay) for c, name in names.items() if c.kind == "decay"}
+    lines += [f"    {line}" for line in formulas(targets)] if targets else []
     if bias:
         biases = {c: name for c, name in names.items() if c.kind == "bias"}
         known = {c: name for c, name in names.items() if c.kind != "bias"}
@@ -133,21 +167,31 @@ def coupling_source(hierarchy: MomentHierarchy, parts: SymbolicCouplings, names:
             f"    ({', '.join(biases.values())},) = np.linalg.solve(carried, -rest)",
         ]
     lines += [f"    return np.array([{', '.join(names.values())}], dtype=float)", "", ""]
+    state = "moments" if of_state else "state"
+    read_moments = [] if of_state else ["    read = moments(state)"]
+    at = "moments" if of_state else "read"
     if bias:
         lines += [
-            "def rhs(t, moments, mean):",
+            f"def rhs(t, {state}, mean):",
             '    """Time derivatives at one state, with the means settled on the branch of a mean close by."""',
-            "    return drift(couplings(moments, settle(moments, mean)), moments)",
+            *read_moments,
+            f"    return drift(couplings({at}, settle({at}, mean)), {state})",
             "",
         ]
     else:
         lines += [
-            "def rhs(t, moments):",
+            f"def rhs(t, {state}):",
             '    """Time derivatives at one state, as integrators such as scipy.integrate.solve_ivp call it."""',
-            "    return drift(couplings(moments), moments)",
+            *read_moments,
+            f"    return drift(couplings({at}), {state})",
             "",
         ]
     return lines
+
+
+def coupling_names(couplings: Sequence[Coupling]) -> dict[Coupling, str]:
+    """The couplings as identifiers, in order."""
+    return {coupling: coupling.name.replace(",", "_") for coupling in couplings}
 
 
 def _trace(polynomial: TracePolynomial, position: Mapping[Word, int]) -> str:
@@ -161,8 +205,4 @@ def _trace(polynomial: TracePolynomial, position: Mapping[Word, int]) -> str:
     return " + ".join(terms)
 
 
-def _numpy(expression: sp.Expr) -> str:
-    return str(NumPyPrinter().doprint(expression)).replace("numpy.", "np.")
-
-
-__all__ = ["coupling_source"]
+__all__ = ["coupling_names", "coupling_source"]

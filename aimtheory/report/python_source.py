@@ -2,18 +2,17 @@
 
 from __future__ import annotations
 
-from collections.abc import Mapping, Sequence
-from fractions import Fraction
+from collections.abc import Sequence
 
 import sympy as sp
-from sympy.printing.numpy import NumPyPrinter
 
+from aimtheory.dynamics import ClosedModel
 from aimtheory.hierarchy import MomentHierarchy
 from aimtheory.hierarchy.closure_map import ClosureMap, check_closure_map
-from aimtheory.hierarchy.moments import moment_symbol
-from aimtheory.hierarchy.symbolic_couplings import symbolic_couplings
-from aimtheory.report.coupling_source import coupling_source
-from aimtheory.words import Word
+from aimtheory.hierarchy.moment_source import moment_drift_source
+from aimtheory.hierarchy.symbolic_couplings import coupling_formulas, symbolic_couplings
+from aimtheory.hierarchy.system_source import PRELUDE, tuple_source
+from aimtheory.report.coupling_source import coupling_names, coupling_source
 
 
 def python_source(
@@ -39,21 +38,17 @@ def python_source(
     >>> [float(x) for x in space["rhs"](0.0, [0.5, 1.0, 0.5, 0.5, 1.5])]
     [0.0, 0.0, 0.0, 0.0, 0.0]
     """
-    names = {coupling: coupling.name.replace(",", "_") for coupling in hierarchy.views.couplings}
-    couplings = list(names.values())
+    couplings = list(coupling_names(hierarchy.views.couplings).values())
     parts = symbolic_couplings(hierarchy)
     position = {word: n for n, word in enumerate(hierarchy.words)}
-    supplied = {word: value for word, value in check_closure_map(hierarchy, closure).items() if value != 0}
-    place = {word: n for n, word in enumerate(supplied)}
+    supplied = len([value for value in check_closure_map(hierarchy, closure).values() if value != 0])
     lines = [
-        f'"""Closed moment equations of the model {_text(hierarchy.model.name)} at degree {hierarchy.degree}.',
+        f'"""Closed moment equations of the model {quoted(hierarchy.model.name)} at degree {hierarchy.degree}.',
         "",
         "d moments / dt = drift(couplings, moments), the moments in the order of WORDS. Of the words above the",
-        f"truncation degree {len(supplied)} are given by a closure map, the other "
-        f"{len(hierarchy.missing) - len(supplied)} are zero.",
-        "Couplings: g_kl = [grad Phi]_kl with dPhi = sum over all ordered pairs of g_kl dq_kl, q_kl = tr(S_k S_l), so",
-        "that g_12 is half the derivative by the shared variable q_12; g1, g2 likewise by tr(S_k S_l^T) and",
-        "tr(S_k S_l); beta_k the bias of the mean; gamma the weight decay.",
+        f"truncation degree {supplied} are given by a closure map, the other "
+        f"{len(hierarchy.missing) - supplied} are zero.",
+        *CONVENTIONS,
         "rhs(t, moments) closes the system: the couplings are formulas of the moments."
         if parts is not None
         else "Phi has no closed form here, so the couplings must be supplied: functions of the second moments.",
@@ -65,85 +60,76 @@ def python_source(
         "",
         "import numpy as np",
         "",
-        _tuple("WORDS", [repr(name) for name in hierarchy.names]),
-        _tuple("COUPLINGS", [repr(name) for name in couplings]),
+        tuple_source("WORDS", [repr(name) for name in hierarchy.names]),
+        tuple_source("COUPLINGS", [repr(name) for name in couplings]),
     ]
     if initial is not None:
-        lines.append(_tuple("INITIAL", [repr(float(value)) for value in initial]))
+        lines.append(tuple_source("INITIAL", [repr(float(value)) for value in initial]))
     if mean is not None:
-        lines.append(_tuple("MEAN", [repr(float(value)) for value in mean]))
-    lines += [
-        "",
-        "",
-        "def drift(couplings, moments):",
-        '    """Time derivatives of the moments, an array of their shape."""',
-        f"    ({', '.join(couplings)}{',' if couplings else ''}) = couplings",
-        "    m = np.asarray(moments, dtype=float)",
-        f"    if len(m) != {len(hierarchy)}:",
-        f'        raise ValueError(f"{len(hierarchy)} moments are needed, in the order of WORDS; got {{len(m)}}")',
-        "    result = np.zeros(m.shape)",
-    ]
-    if supplied:
-        lines += ["    c = (", *(f"        {_numpy(value, hierarchy)}," for value in supplied.values()), "    )"]
-    for n, word in enumerate(hierarchy.words):
-        # A word without letters is tr 1 = 1: the term is the coupling itself.
-        kept = [
-            _term(c, names[coupling], _place(v, position, place))
-            for (coupling, v), c in hierarchy.drift(word).items()
-            if v in position or v in place or not len(v)
-        ]
-        if kept:
-            lines.append(f"    # {hierarchy.names[n]}")
-            lines.append(f"    result[{n}] = {_join(kept)}")
-    lines += ["    return result", ""]
+        lines.append(tuple_source("MEAN", [repr(float(value)) for value in mean]))
+    lines += ["", "", *moment_drift_source(hierarchy, couplings, closure), ""]
     if parts is not None:
-        lines += coupling_source(hierarchy, parts, names)
+        lines += coupling_source(hierarchy.views.couplings, parts, position)
     return "\n".join(lines)
 
 
-def _place(word: Word, position: Mapping[Word, int], supplied: Mapping[Word, int]) -> str | None:
-    """Where a moment stands in the module; None for tr 1."""
-    if not len(word):
-        return None
-    return f"m[{position[word]}]" if word in position else f"c[{supplied[word]}]"
+def closed_source(closed: ClosedModel) -> str:
+    """A closed model of any closure as a module that needs numpy alone: ``INITIAL``, ``drift``, ``rhs`` where it can.
+
+    ``rhs(t, state)`` is ``closed.rhs`` to rounding; ``moments(state)`` are the traces of WORDS, off which the couplings
+    are read. Φ is a formula, or an average of products of functions of one Gaussian feature each (softmax of two
+    tokens, any elementwise activation); elsewhere (softmax of three tokens or more) there is no ``rhs`` and the
+    couplings must be supplied. Forms with a mean take it as a further argument, see ``python_source``. Raises
+    ``InputError`` for a closure of one's own that does not write its equations.
+
+    >>> import aimtheory as aim
+    >>> closed = aim.close(aim.models.load("tied-softmax"), closure="gns", degree=5)
+    >>> space = {}
+    >>> exec(closed_source(closed), space)
+    >>> bool(abs(space["rhs"](0.0, space["INITIAL"]) - closed.rhs(0.0, closed.initial)).max() < 1e-10)
+    True
+    """
+    couplings = list(coupling_names(closed.views.couplings).values())
+    parts = coupling_formulas(closed.model, closed.views)
+    words = closed.couplings.words if parts is None else parts.words
+    branch = None if closed.model.centred else closed.initial_branch
+    lines = [
+        f'"""The model {quoted(closed.model.name)} under the closure {closed.closure.name}'
+        + ("." if closed.degree is None else f" of degree {closed.degree}."),
+        "",
+        "d state / dt = drift(couplings, state); moments(state) are the traces of WORDS.",
+        *CONVENTIONS,
+        "rhs(t, state) closes the system: the couplings are functions of those moments."
+        if parts is not None
+        else "The couplings must be supplied: functions of those moments, which have no short formula here.",
+        '"""',
+        "",
+        "from __future__ import annotations",
+        "",
+        *PRELUDE,
+        tuple_source("WORDS", [repr(f"tr({word})") for word in words]),
+        tuple_source("COUPLINGS", [repr(name) for name in couplings]),
+        *([] if branch is None else [tuple_source("MEAN", [repr(float(value)) for value in branch.mean])]),
+        *closed.system.source(words, couplings),
+        "",
+    ]
+    if parts is not None:
+        position = {word: n for n, word in enumerate(words)}
+        lines += coupling_source(closed.views.couplings, parts, position, of_state=False)
+    return "\n".join(lines)
 
 
-def _numpy(value: sp.Expr, hierarchy: MomentHierarchy) -> str:
-    """An expression of the moments as numpy code."""
-    names = {moment_symbol(word): sp.Symbol(f"m[{n}]", real=True) for n, word in enumerate(hierarchy.words)}
-    return str(NumPyPrinter().doprint(value.xreplace(names))).replace("numpy.", "np.")
+CONVENTIONS = (
+    "Couplings: g_kl = [grad Phi]_kl with dPhi = sum over all ordered pairs of g_kl dq_kl, q_kl = tr(S_k S_l), so",
+    "that g_12 is half the derivative by the shared variable q_12; g1, g2 likewise by tr(S_k S_l^T) and",
+    "tr(S_k S_l); dPhi_R the derivative by a trace R; beta_k the bias of the mean; gamma the weight decay.",
+)
+"""What the couplings are, for the docstring of a module."""
 
 
-def _term(coefficient: Fraction, coupling: str, target: str | None) -> str:
-    """One term; without a target it has no moment."""
-    sign = "-" if coefficient < 0 else "+"
-    size = abs(coefficient)
-    front = (
-        ""
-        if size == 1
-        else f"{size.numerator} * "
-        if size.denominator == 1
-        else f"{size.numerator} / {size.denominator} * "
-    )
-    return f"{sign} {front}{coupling}" + ("" if target is None else f" * {target}")
-
-
-def _join(terms: Sequence[str]) -> str:
-    """Terms as an expression, in parentheses over several lines when it is long."""
-    first = terms[0][2:] if terms[0].startswith("+") else f"-{terms[0][2:]}"
-    flat = " ".join([first, *terms[1:]])
-    if len(flat) <= 100:
-        return flat
-    return "(\n        " + "\n        ".join([first, *terms[1:]]) + "\n    )"
-
-
-def _tuple(name: str, items: Sequence[str]) -> str:
-    return f"{name} = (\n" + "".join(f"    {item},\n" for item in items) + ")"
-
-
-def _text(value: str) -> str:
+def quoted(value: str) -> str:
     """A name that cannot end the docstring in which it stands."""
     return repr(value).replace("\\", "/").replace('"', "'")
 
 
-__all__ = ["python_source"]
+__all__ = ["closed_source", "python_source"]

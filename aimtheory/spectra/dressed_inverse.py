@@ -267,4 +267,8 @@ def _solve_signed(w: FloatArray, log_kappa: FloatArray, Z: FloatArray, start: St
     raise NumericsError(_BLOWN)
 
 
-__all__ = ["DressedInverse", "StartRule", "Subordination"]
+CONSTANTS = {"_KERNEL": _KERNEL, "_BLOWN": _BLOWN}
+PARTS = (StartRule, Subordination, DressedInverse, _solve_positive, _solve_signed)
+"""What a module without this package needs to read traces, beside numpy as np, math, expit and two errors."""
+
+__all__ = ["CONSTANTS", "PARTS", "DressedInverse", "StartRule", "Subordination"]

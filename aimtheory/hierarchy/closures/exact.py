@@ -12,9 +12,10 @@ from scipy.special import expit
 from aimtheory.errors import InputError
 from aimtheory.hierarchy.closed_system import NO_TRUNCATION, ClosedSystem, Closure, ClosureProblem, FloatArray
 from aimtheory.hierarchy.initial_moments import joint_law
+from aimtheory.hierarchy.system_source import array_text, embedded
 from aimtheory.hierarchy.views import Views
 from aimtheory.spectra import DressedSpectrum, SpectralLaw, SpectralMeasure
-from aimtheory.spectra.dressed_inverse import DressedInverse, StartRule
+from aimtheory.spectra.dressed_inverse import CONSTANTS, PARTS, DressedInverse, StartRule
 from aimtheory.spectra.law_quadrature import LawQuadrature, law_quadrature, upper_quantile
 from aimtheory.words import Letter, Word
 
@@ -209,6 +210,71 @@ class ExactSystem(ClosedSystem):
             else:
                 values.append(student.word([self._power(n) for n in exponents]))
         return np.array(values)
+
+    def source(self, words: Sequence[Word], couplings: Sequence[str]) -> list[str]:
+        """The quadratures, the scalar equation of subordination as it stands in the library, and the drift."""
+        count = len(self._linear)
+        reads = []
+        for word in words:
+            exponents = self._exponents(word)
+            if isinstance(exponents, int):
+                reads.append(f"float(WEIGHTS @ NODES**{exponents})")
+            else:
+                reads.append(f"student.word([{', '.join(f'NODES**{n}' for n in exponents)}])")
+        start = self.rules.start
+        driving = ", ".join(couplings[int(n)] for n in self._linear)
+        quadratic = " + ".join(
+            f"{float(c)!r} * {name}" for c, name in zip(self.flow.quadratic, couplings, strict=True) if c
+        )
+        return [
+            "import math",
+            "from collections.abc import Sequence",
+            "from dataclasses import dataclass",
+            "from functools import cached_property",
+            "",
+            "",
+            "class NumericsError(ArithmeticError):",
+            '    """The scalar equation has no solution: the flow has blown up."""',
+            "",
+            "",
+            "class AssumptionError(ValueError):",
+            '    """The start is no W W^T."""',
+            "",
+            "",
+            "def expit(x):",
+            '    """1/(1 + exp(-x))."""',
+            "    return np.exp(-np.logaddexp(0.0, -x))",
+            "",
+            "",
+            *(f"{name} = {value!r}" for name, value in CONSTANTS.items()),
+            *embedded(*PARTS),
+            "",
+            "",
+            "# The law of the fixed matrix and that of the start, by nodes and weights.",
+            f"NODES = {array_text(self.rules.fixed.nodes)}",
+            f"WEIGHTS = {array_text(self.rules.fixed.weights)}",
+            f"START = StartRule({array_text(start.nodes)}, {array_text(start.weights)}, {start.kernel!r})",
+            "# How the couplings drive log E at the nodes.",
+            f"DRIVERS = {array_text(self._drivers)}",
+            f"INITIAL = np.zeros({len(self.initial)})",
+            "",
+            "",
+            "def moments(state):",
+            '    """The traces of WORDS at a state."""',
+            "    state = np.asarray(state, dtype=float)",
+            f"    student = DressedInverse(WEIGHTS, 2 * (state[:{count}] @ DRIVERS), state[{count}:], START)",
+            f"    return np.array([{', '.join(reads)}])",
+            "",
+            "",
+            "def drift(couplings, state):",
+            '    """The time derivative of the state: integrals of couplings, then Z = Y/(1 + E^2) at the nodes."""',
+            f"    ({', '.join(couplings)}{',' if couplings else ''}) = couplings",
+            "    state = np.asarray(state, dtype=float)",
+            f"    driving = np.array([{driving}], dtype=float)",
+            f"    rate = 2 * (driving @ DRIVERS) * state[{count}:]",
+            f"    change = expit(-2 * (state[:{count}] @ DRIVERS)) * (2 * ({quadratic or '0.0'}) + rate)",
+            "    return np.concatenate([driving, change])",
+        ]
 
     def _exponents(self, word: Word) -> int | tuple[int, ...]:
         """(n_1, ..., n_p) of S X^{n_1} ... S X^{n_p}, or n of X^n."""

@@ -11,7 +11,9 @@ import numpy as np
 from aimtheory.hierarchy.closed_system import ClosedSystem, Closure, ClosureProblem, FloatArray
 from aimtheory.hierarchy.compiled import CompiledHierarchy, compile_hierarchy
 from aimtheory.hierarchy.initial_moments import initial_moments
+from aimtheory.hierarchy.moment_source import moment_drift_source
 from aimtheory.hierarchy.moments import MomentHierarchy, derive
+from aimtheory.hierarchy.system_source import array_text
 from aimtheory.spectra.law_checks import is_joint_law
 from aimtheory.words import Word
 
@@ -61,6 +63,22 @@ class ZeroSystem(ClosedSystem):
         if key not in self._positions:
             self._positions[key] = np.array([self.hierarchy.index(word) for word in key], dtype=np.int64)
         return state[self._positions[key]]
+
+    def source(self, words: Sequence[Word], couplings: Sequence[str]) -> list[str]:
+        """The moments are the state; the drift is written term by term."""
+        places = ", ".join(str(self.hierarchy.index(word)) for word in words)
+        return [
+            f"STATE = {self.hierarchy.names!r}",
+            f"INITIAL = {array_text(self._start)}",
+            "",
+            "",
+            "def moments(state):",
+            '    """The traces of WORDS at a state."""',
+            f"    return np.asarray(state, dtype=float)[[{places}]]",
+            "",
+            "",
+            *moment_drift_source(self.hierarchy, couplings),
+        ]
 
 
 __all__ = ["Zero", "ZeroSystem"]
