@@ -14,10 +14,20 @@ from aimtheory.checks import check_positive
 from aimtheory.dynamics.closed_model import ClosedModel, close, read_states
 from aimtheory.dynamics.fast_mean import critical_points
 from aimtheory.dynamics.integrate import Crossing, Event, Integration, Tolerances, check_times, integrate
+from aimtheory.dynamics.matrix_check import MatrixDistance, flow_samples, matrix_check, matrix_note
 from aimtheory.dynamics.trajectory import Trajectory
-from aimtheory.dynamics.trust import Judgement, coarser_degrees, finer_times, integration_noise, judge, remaining_error
+from aimtheory.dynamics.trust import (
+    Judgement,
+    coarser_degrees,
+    finer_times,
+    integration_noise,
+    judge,
+    magnitude,
+    remaining_error,
+)
 from aimtheory.errors import AssumptionError, InputError
 from aimtheory.hierarchy import Closure
+from aimtheory.hierarchy.closures.matrix import Matrix
 from aimtheory.hierarchy.initial_moments import ParameterMatrices
 from aimtheory.hierarchy.observables import Observable, driving_observables, observable, read_observables
 from aimtheory.model import AttentionModel
@@ -35,6 +45,9 @@ _POINTS = 64
 """About so many times, in the steps of the integrator, are compared besides those asked for; of a quadrature, whose
 error moves slowly, a quarter.
 """
+
+_MATRIX_RTOL = 1e-6
+"""Local errors of the flow of matrices, far below its scatter."""
 
 _WELL = (Ending.COMPLETE, Ending.EVENT)
 
@@ -54,7 +67,7 @@ def solve(
     initial: JointLaw | ParameterMatrices | None = None,
     initial_mean: ArrayLike | None = None,
     events: Sequence[Event] = (),
-    check: bool = True,
+    check: bool | str | Matrix = True,
     trust_tolerance: float = TRUST_TOLERANCE,
     rtol: float = 1e-9,
     atol: float = 1e-11,
@@ -73,9 +86,10 @@ def solve(
     the system is also solved at degrees M-2 and M-4: the differences d1 = |M - (M-2)| and d0 = |(M-2) - (M-4)|, largest
     so far, leave an error d1 r/(1 - r), r = max(d1/d0, 1/2), which gives ``errors`` and ``trusted_until``; under
     ``exact`` a second run does, with fewer nodes and looser tolerances. Without it ``trusted_until`` is NaN where
-    anything was truncated. Overlaps of the trained forms, which drive the flow, are judged whatever is asked for.
-    ``progress`` is called with (time, final time). Approximate; the local error of the
-    integrator is at most atol + rtol |y|.
+    anything was truncated. ``check="matrix"``, or a closure such as ``aimtheory.hierarchy.closure("matrix", dim=800)``,
+    compares with the flow of sampled matrices instead, in units of its scatter; the status says how closely that can
+    look. Overlaps of the trained forms, which drive the flow, are judged whatever is asked for. ``progress`` is called
+    with (time, final time). Approximate; the local error of the integrator is at most atol + rtol |y|.
 
     A blow-up or Ctrl-C gives a trajectory up to there with a status that says so. Raises ``InputError`` for a bad
     degree, time, closure or observable, and for a degree left out where the closure needs it.
@@ -93,7 +107,8 @@ def solve(
         crossings=_crossings(closed, events),
         tolerances=Tolerances(check_positive(rtol, "rtol"), check_positive(atol, "atol")),
         trust=check_positive(trust_tolerance, "trust_tolerance"),
-        check=check,
+        check=check is not False,
+        flow=matrix_check(check, closed.closure),
     )
     run = _run(task, grid, dense, progress)
     comparison = _compare(task, run)
@@ -131,6 +146,8 @@ class _Task:
     tolerances: Tolerances
     trust: float
     check: bool
+    flow: Matrix | None
+    """The flow of sampled matrices to compare with, in the place of lower degrees."""
 
 
 @dataclass(frozen=True)
@@ -213,6 +230,8 @@ def _compare(task: _Task, run: _Run) -> _Comparison:
     """Solve the coarser systems on a finer grid, estimate the error that is left, and judge it."""
     closed, result, tolerances = task.closed, run.integration, task.tolerances
     errors = {one.name: np.full(len(result.times), np.nan) for one in task.observables}
+    if task.flow is not None and len(result.times):
+        return _compare_with_matrices(task, run, task.flow)
     rivals = _rivals(task) if task.check and len(result.times) else ()
     if not rivals:
         return _Comparison(errors)
@@ -256,6 +275,34 @@ def _compare(task: _Task, run: _Run) -> _Comparison:
     least = 1e3 * tolerances.atol / task.trust
     judgement = judge(grid, fine, estimates, tolerance=task.trust, least=least)
     return _Comparison(errors, judgement, rivals, unread, interrupted, tuple(notes))
+
+
+def _compare_with_matrices(task: _Task, run: _Run, flow: Matrix) -> _Comparison:
+    """Run the flow of sampled matrices and judge what its scatter does not explain."""
+    result = run.integration
+    grid, states = result.times, result.states
+    if result.dense is not None and grid[-1] > 0:
+        grid = finer_times(grid, result.dense.breakpoints, _POINTS // 4)
+        states = result.dense(grid)
+    chosen = task.observables
+    ours = read_states(task.closed, chosen, states, [result.branch_at(float(t)) for t in grid])
+    tolerances = Tolerances(max(task.tolerances.rtol, _MATRIX_RTOL), max(task.tolerances.atol, _MATRIX_RTOL / 100))
+    samples, stopped = [], False
+    for sample in flow_samples(flow, task.closed.initial_law):
+        sampled = replace(task.closed, closure=sample, degree=None, choice=None)
+        table, stopped = _read_on(_Rival(sampled, tolerances, ""), list(chosen), grid)
+        samples.append(table)
+        if stopped:
+            break
+    distance = {name: MatrixDistance.of(values, [table[name] for table in samples]) for name, values in ours.items()}
+    least = 1e3 * tolerances.atol / task.trust
+    unexplained = {name: one.unexplained for name, one in distance.items()}
+    judgement = judge(grid, ours, unexplained, tolerance=task.trust, least=least)
+    where = np.searchsorted(grid, result.times)
+    errors = {name: one.gap[where] for name, one in distance.items()}
+    relative = {name: one.scatter / magnitude(ours[name], least) for name, one in distance.items()}
+    notes = (matrix_note(flow, len(samples), distance, relative, task.trust),)
+    return _Comparison(errors, judgement, (), (), stopped, notes)
 
 
 def _read_on(rival: _Rival, wanted: list[Observable], grid: FloatArray) -> tuple[dict[str, FloatArray], bool]:
@@ -313,6 +360,8 @@ def _why(task: _Task, comparison: _Comparison, judgement: Judgement) -> str:
     asked = judgement.first in {one.name for one in task.observables}
     head = f"trusted_until is that of {judgement.first!r}{'' if asked else ', which drives the flow'}: "
     rivals = comparison.rivals
+    if task.flow is not None:
+        return f"{head}the flow of matrices is further away there than its scatter and {task.trust:g} of it explain"
     if task.closed.system.is_exact:
         return f"{head}the two quadratures differ there by more than {task.trust:g} of it: raise nodes="
     degrees = " and ".join(str(one.closed.degree) for one in rivals)

@@ -347,11 +347,15 @@ def default_observables(model: AttentionModel, views: Views) -> tuple[Observable
 
 
 def driving_observables(model: AttentionModel, views: Views) -> tuple[Observable, ...]:
-    """The order parameters of which the couplings are functions, as far as they move: overlaps of the trained forms
-    and explicit traces. Whatever is read of a state depends on them.
+    """The order parameters that drive the flow: overlaps q (q1 of forms that are not symmetric, whose q2 stays small
+    beside it) of the trained forms, and explicit traces. Whatever is read of a state depends on them.
     """
     named = named_traces(views)
-    return tuple(one for one in default_observables(model, views) if isinstance(one, Overlap) or one.name in named)
+    found = []
+    for one in default_observables(model, views):
+        if one.name in named or (isinstance(one, Overlap) and not one.name.startswith("q2")):
+            found.append(one)
+    return tuple(found)
 
 
 __all__ = [
