@@ -17,7 +17,7 @@ from aimtheory.dynamics.closed_model import ClosedModel
 from aimtheory.dynamics.coupling_values import Diagnostics
 from aimtheory.dynamics.dense_output import DenseOutput
 from aimtheory.dynamics.roots import roots_in_step
-from aimtheory.errors import AimTheoryError, AssumptionError, InputError
+from aimtheory.errors import AimTheoryError, AssumptionError, InputError, NumericsError
 from aimtheory.hierarchy.observables import Observable
 from aimtheory.progress import Progress
 from aimtheory.status import Ending
@@ -133,12 +133,27 @@ class _Course:
         self.branch = closed.initial_branch
         self.diagnostics = Diagnostics()
         self.points: dict[float, Branch] = {}
+        self.started = False
+        self.refusal: NumericsError | None = None
         self._last: tuple[FloatArray, Branch | None] = (start, self.branch)
         self.mark(0.0, self.branch)
 
     def drift(self, _: float, state: FloatArray) -> FloatArray:
-        """The drift on the branch of the last accepted step."""
-        derivative, found = self.closed.evaluate(state, self.branch)
+        """The drift on the branch of the last accepted step.
+
+        NaN at a state where it does not exist, as a step that is tried too far out may reach, so that the solver tries
+        a shorter one; an error at the very start is raised.
+        """
+        if not np.isfinite(state).all():
+            return np.full_like(state, np.nan)
+        try:
+            derivative, found = self.closed.evaluate(state, self.branch)
+        except NumericsError as error:
+            if not self.started:
+                raise
+            self.refusal = error
+            return np.full_like(state, np.nan)
+        self.started = True
         self.diagnostics = self.diagnostics.worse(found.diagnostics)
         self._last = (state, found.branch)
         return derivative
@@ -197,9 +212,8 @@ def integrate(
                     message = solver.step()
                     if solver.status == "failed" or not np.isfinite(solver.y).all():
                         code = Ending.DIVERGED
-                        notes.append(
-                            f"the integration stopped at t = {solver.t:.6g}: {message or 'the state is not finite'}"
-                        )
+                        reason = course.refusal or message or "the state is not finite"
+                        notes.append(f"the integration stopped at t = {solver.t:.6g}: {reason}")
                         break
                     if float(np.abs(solver.y).max()) > bound:
                         code = Ending.DIVERGED
