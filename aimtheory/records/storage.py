@@ -180,25 +180,31 @@ def _read_json(source: Path) -> tuple[Any, dict[str, np.ndarray]]:
 
 
 def _read_netcdf(source: Path) -> tuple[Any, dict[str, np.ndarray]]:
-    import xarray as xr
+    """Through HDF5: ``xarray.open_dataset`` reads the same file, but looks up every dimension of every variable."""
+    import h5py
 
     try:
-        with xr.open_dataset(source, engine="h5netcdf", decode_cf=False) as data:
-            if "aimtheory_format" not in data.attrs or "record" not in data.variables:
+        with h5py.File(source, "r") as data:
+            if "aimtheory_format" not in data.attrs or "record" not in data:
                 older = str(data.attrs.get("format", "")).startswith("aimtheory-")
                 raise InputError(
                     f"{source} was written by aimtheory 0.1, whose files are no longer read; compute it again"
                     if older
                     else f"{source} is not a saved result of aimtheory"
                 )
-            _check_format(data.attrs["aimtheory_format"], data.attrs.get("aimtheory_version", "unknown"), source)
-            arrays = {str(name): np.asarray(variable.values) for name, variable in data.variables.items()}
-        text = arrays.pop("record").item()
-        return json.loads(text.decode("utf-8") if isinstance(text, bytes) else str(text)), arrays
+            version = data.attrs.get("aimtheory_version", "unknown")
+            _check_format(np.asarray(data.attrs["aimtheory_format"]).item(), version, source)
+            arrays = {name: _array(item) for name, item in data.items() if isinstance(item, h5py.Dataset)}
+        return json.loads(str(arrays.pop("record"))), arrays
     except InputError:
         raise
     except Exception as error:  # the libraries below raise errors of many types on damaged files
         raise InputError(f"{source} is no NetCDF file, or cut short or damaged: {error}") from None
+
+
+def _array(item: Any) -> np.ndarray:
+    text = item.dtype.kind == "O"
+    return np.asarray(item.asstr()[()] if text else item[()])
 
 
 def _check_format(found: Any, version: Any, source: Path) -> None:

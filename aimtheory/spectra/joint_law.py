@@ -4,6 +4,7 @@ from __future__ import annotations
 
 from abc import ABC, abstractmethod
 from collections.abc import Mapping, Sequence
+from functools import cached_property
 from typing import TYPE_CHECKING
 
 import numpy as np
@@ -40,6 +41,15 @@ class JointLaw(ABC):
     @abstractmethod
     def moments_of_codes(self, codes: CodeArray, length: int) -> FloatArray:
         """The float64 moments of packed words, all of the same ``length``; same shape as ``codes``."""
+
+    @cached_property
+    def adjoints(self) -> tuple[int, ...]:
+        """The position of each letter's transpose: of ``X^T`` for ``X`` and back, where both are letters; else its own,
+        as of a symmetric matrix.
+        """
+        position = {letter: index for index, letter in enumerate(self.letters)}
+        others = (letter.removesuffix("^T") if letter.endswith("^T") else f"{letter}^T" for letter in self.letters)
+        return tuple(position.get(other, index) for index, other in enumerate(others))
 
     # What a law may know beyond moments, by which a closure starts from it.
 
@@ -159,12 +169,15 @@ def all_codes(letters: int, bits: int, length: int) -> CodeArray:
     return codes
 
 
-def bracelet(word: tuple[int, ...]) -> tuple[int, ...]:
-    """The least word among the rotations of a word and of its reversal: traces of symmetric letters are equal on it."""
-    if len(word) < 2:
+def bracelet(word: tuple[int, ...], adjoints: Sequence[int] | None = None) -> tuple[int, ...]:
+    """The least word among the rotations of a word and of its adjoint: traces of real matrices are equal on it.
+
+    The adjoint is the reversed word with every letter x replaced by ``adjoints[x]``; None for symmetric letters.
+    """
+    if len(word) < 2 and adjoints is None:
         return word
     best = word
-    for start in (word, word[::-1]):
+    for start in (word, word[::-1] if adjoints is None else tuple(adjoints[letter] for letter in word[::-1])):
         doubled = start + start
         for shift in range(len(word)):
             candidate = doubled[shift : shift + len(word)]

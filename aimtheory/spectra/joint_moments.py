@@ -19,14 +19,18 @@ from aimtheory.spectra.law import FloatArray, to_float
 @record("joint-moments")
 @dataclass(frozen=True, init=False)
 class JointMoments(JointLaw):
-    """Traces of words of symmetric letters as given by the user, e.g. measured on a trained network.
+    """Traces of words as given by the user, e.g. measured on a trained network.
 
-    ``values`` maps words (tuples of letters) to numbers. Words equal under rotation or reversal share one value; giving
-    two different values for them, or a value that is not finite, is an ``InputError``. A word that was not given raises
-    ``InputError`` naming it. ``check_realizable`` tests that matrices with these moments can exist.
+    ``values`` maps words (tuples of letters) to numbers. A letter ``X`` is a symmetric matrix, unless ``X^T`` is a
+    letter too. Words equal under rotation or transposition share one value; giving two different values for them, or a
+    value that is not finite, is an ``InputError``. A word that was not given raises ``InputError`` naming it.
+    ``check_realizable`` tests that matrices with these moments can exist.
 
     >>> JointMoments({("A",): 1, ("A", "A"): 2}).moment(["A", "A"])
     Fraction(2, 1)
+    >>> table = JointMoments({("X", "X^T", "A"): 2, ("X^T", "X", "A"): 3})
+    >>> table.moment(["A", "X", "X^T"]), table.moment(["A", "X^T", "X"])
+    (Fraction(2, 1), Fraction(3, 1))
     """
 
     _letters: tuple[str, ...]
@@ -44,10 +48,10 @@ class JointMoments(JointLaw):
         origin: dict[tuple[int, ...], tuple[str, ...]] = {}
         for word, value in zip(words, values.values(), strict=True):
             scalar = to_scalar(value, f"moment of {' '.join(word) or 'the empty word'}")
-            key = bracelet(self.indices(word))
+            key = bracelet(self.indices(word), self.adjoints)
             if key in table and not _agree(table[key], scalar):
                 raise InputError(
-                    f"words {origin[key]} and {word} have one trace (rotation, reversal) but were given "
+                    f"words {origin[key]} and {word} have one trace (rotation, transposition) but were given "
                     f"{table[key]} and {scalar}"
                 )
             table[key], origin[key] = scalar, word
@@ -70,7 +74,8 @@ class JointMoments(JointLaw):
         """The largest length up to which *every* word was given."""
         length = 0
         while all(
-            bracelet(word) in self._table for word in itertools.product(range(len(self._letters)), repeat=length + 1)
+            bracelet(word, self.adjoints) in self._table
+            for word in itertools.product(range(len(self._letters)), repeat=length + 1)
         ):
             length += 1
         return length
@@ -80,7 +85,7 @@ class JointMoments(JointLaw):
         indices = self.indices(word)
         if not indices:
             return to_scalar(1)
-        key = bracelet(indices)
+        key = bracelet(indices, self.adjoints)
         if key not in self._table:
             raise InputError(
                 f"no moment was given for the word {tuple(word)}; words up to length {self.degree} are complete"
@@ -116,7 +121,7 @@ def gram_matrix(law: JointLaw, degree: int) -> FloatArray:
     Hankel matrix when there is one letter. Needs the moments up to length 2 ``degree``; float64.
     """
     words = [word for length in range(degree + 1) for word in itertools.product(range(len(law.letters)), repeat=length)]
-    keys = [[left[::-1] + right for right in words] for left in words]
+    keys = [[tuple(law.adjoints[letter] for letter in left[::-1]) + right for right in words] for left in words]
     values: dict[tuple[int, ...], float] = {}
     for length in range(2 * degree + 1):
         wanted = sorted({word for row in keys for word in row if len(word) == length})

@@ -1,6 +1,5 @@
-"""One small result of every kind, and every way to start a trajectory; run by the tests and in fresh processes."""
+"""One small result of every kind, and every way to start a trajectory; read by the tests in a fresh process."""
 
-import sys
 from pathlib import Path
 
 import numpy as np
@@ -10,11 +9,13 @@ import aimtheory as aim
 from aimtheory.bayes import FirstOrderTransition, LearningCurve, SoftmaxChannel, StateEvolution, make_prior, threshold
 from aimtheory.bayes import phase_diagram as bayes_diagram
 from aimtheory.dynamics import truncation_study
+from aimtheory.hierarchy import views
+from aimtheory.hierarchy.initial_moments import initial_law
 from aimtheory.simulate import amp, compare, gradient_descent, sgd
 from aimtheory.spectra import JointMoments, SpectralMeasure
 
 UNSTORED = ("tr(S1 S1 S2)", "q_22")
-"""Observables that no trajectory here stores."""
+"""Observables that the trajectories below do not store."""
 
 
 def starts():
@@ -95,17 +96,76 @@ def results():
     }
 
 
-def main(folder):
-    """Load every file of a folder in this process and write what unstored observables are."""
+def random_models(count=10, seed=7):
+    """Models of random laws, activations, tokens and weight decays; uncentred where they are untied."""
+    rng = np.random.default_rng(seed)
+
+    def number(low=0.4, high=2.0):
+        return float(rng.uniform(low, high)) if rng.random() < 0.5 else f"{rng.integers(2, 8)}/{rng.integers(3, 6)}"
+
+    laws = {
+        "tied": [
+            lambda: aim.Wishart(number(), number()),
+            lambda: aim.Wishart(sp.sqrt(2), number()),
+            lambda: aim.Atomic([0.5, number()], ["1/3", "2/3"]),
+            lambda: aim.Empirical(rng.uniform(0.1, 2, 5)),
+            lambda: aim.UserDensity(lambda x: 0.5 + 0 * x, [(0.5, 2.5)]),
+        ],
+        "untied": [lambda: aim.GaussianFactors(number(), number(), number())],
+        "direct": [lambda: aim.Ginibre(number()), lambda: aim.GOE(number())],
+    }
+    for n in range(count):
+        kind = ("tied", "tied", "untied", "direct")[n % 4]
+        student, teacher = (laws[kind][rng.integers(len(laws[kind]))]() for _ in range(2))
+        yield aim.AttentionModel.teacher_student(
+            tokens=int(rng.integers(1, 3)),
+            activation=str(rng.choice(["linear", "hermite2"] if kind == "untied" else ["linear", "erf", "tanh(x)"])),
+            parameterization=kind,
+            student=student,
+            teacher=teacher,
+            weight_decay=number(0, 1),
+            centred=kind != "untied",
+        )
+
+
+def initials(model, dim=8):
+    """Every way to start a trajectory, by what ``initial`` is."""
+    matrices = model.sample(dim, np.random.default_rng(3))
+    seen = views(model)
+    family = aim.MatrixFamily({str(letter): _read(matrices, seen, letter) for letter in seen.alphabet.letters})
+    words = [tuple(map(str, word)) for word in aim.derive(model, 3).words]
+    return {
+        "laws": {},
+        "initial law": {"initial": initial_law(model, seen)},
+        "family": {"initial": family},
+        "moments": {"initial": JointMoments({word: family.moment(word) for word in words})},
+        "parameters": {"closure": "matrix", "initial": matrices},
+        **({} if model.centred else {"mean": {"initial_mean": [0.5, 0.0]}}),
+    }
+
+
+def _read(matrices, seen, view):
+    """The matrix that a view of the parameters stands for."""
+    if view.transposed:
+        return _read(matrices, seen, view.T).T
+    found = np.eye(len(next(iter(matrices.values()))))
+    for letter in seen.expansion[view]:
+        found = found @ (matrices[letter.name].T if letter.transposed else matrices[letter.name])
+    return found
+
+
+def read_and_write(folder):
+    """In another process: load every file, write it again as JSON, and return what unstored observables are."""
     read = {}
     for path in sorted(Path(folder).iterdir()):
         result = aim.load(path)
         if isinstance(result, aim.Trajectory):
-            for name in UNSTORED if path.stem not in ("trajectory-event", "trajectory-mean") else ("q1_12", "loss"):
-                read[f"{path.name}|{name}"] = result[name]
-        result.save(path, overwrite=True)
-    np.savez(Path(folder) / "unstored.npz", **read)
+            read |= {(path.name, name): result[name] for name in unstored(path.stem)}
+        result.save(path.with_name(f"{path.stem}.back.json"))
+    return read
 
 
-if __name__ == "__main__":
-    main(sys.argv[1])
+def unstored(name):
+    """Observables that the trajectory of this name does not store."""
+    short = name in ("trajectory-event", "trajectory-mean") or name.startswith("random")
+    return ("q1_12", "loss") if short else UNSTORED

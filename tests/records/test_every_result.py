@@ -1,34 +1,43 @@
 """Every kind of result: to a file and back in a fresh process, through a process pool, into tables and figures."""
 
-import argparse
 import contextlib
 import copy
+import importlib
 import multiprocessing
-import os
 import pickle
-import runpy
-import subprocess
-import sys
 from concurrent.futures import ProcessPoolExecutor
 from pathlib import Path
 
 import numpy as np
 import pytest
+from matplotlib.figure import Figure
 
 import aimtheory as aim
 from aimtheory.bayes import FixedPoint, Threshold
 from aimtheory.cli import main
-from aimtheory.cli.plot import draw
+from aimtheory.dynamics import trajectory
 from aimtheory.records import Result, kind_of
 from aimtheory.records import registry as known
 
-EVERY = Path(__file__).with_name("every_result.py")
-ROOT = Path(aim.__file__).parents[1]
+
+@pytest.fixture(scope="module")
+def every_result():
+    """The module beside this one, under a name that another process can import."""
+    with pytest.MonkeyPatch.context() as patch:
+        patch.syspath_prepend(Path(__file__).parent)
+        yield importlib.import_module("every_result")
 
 
 @pytest.fixture(scope="module")
-def results():
-    return runpy.run_path(str(EVERY))["results"]()
+def results(every_result):
+    return every_result.results()
+
+
+@pytest.fixture(scope="module")
+def fresh(every_result):
+    """One process that has computed nothing of this."""
+    with ProcessPoolExecutor(1, mp_context=multiprocessing.get_context("spawn")) as pool:
+        yield pool
 
 
 def test_every_kind_is_here(results):
@@ -42,29 +51,47 @@ def test_every_kind_is_here(results):
     assert defined - {kind_of(result) for result in results.values()} == absent
 
 
-def test_files_survive_a_fresh_process(results, tmp_path):
+def test_files_survive_a_fresh_process(every_result, results, fresh, tmp_path):
     """Saved here, loaded and saved there, loaded here: equal, and unstored observables read there are those here."""
     for name, result in results.items():
         result.save(tmp_path / f"{name}.nc")
-        assert aim.load(result.save(tmp_path.parent / f"{name}.json", overwrite=True)) == result, name
-    environment = {**os.environ, "PYTHONPATH": str(ROOT)}
-    subprocess.run([sys.executable, str(EVERY), str(tmp_path)], check=True, env=environment)
-    read = np.load(tmp_path / "unstored.npz")
-    assert len(read.files) == 2 * sum(name.startswith("trajectory") or name == "softmax" for name in results)
-    for key in read.files:
-        file, observable = key.split("|")
-        here = results[Path(file).stem][observable]
-        assert np.array_equal(read[key], here), key
+    read = fresh.submit(every_result.read_and_write, tmp_path).result()
+    assert len(read) == 2 * sum(name.startswith("trajectory") or name == "softmax" for name in results)
+    for (file, observable), values in read.items():
+        assert np.array_equal(values, results[Path(file).stem][observable]), (file, observable)
     for name, result in results.items():
-        back = aim.load(tmp_path / f"{name}.nc")
+        back = aim.load(tmp_path / f"{name}.back.json")
         assert back == result, name
         assert repr(back) == repr(result)
 
 
-def test_results_travel_to_spawned_processes(results):
+@pytest.mark.parametrize("every", [False, pytest.param(True, marks=pytest.mark.slow)])
+def test_random_models_survive_from_every_start(every_result, fresh, tmp_path, monkeypatch, every):
+    """Ten random models, from one kind of start each or from every one: equal after a trip through a fresh process, and
+    the states, which the files leave out, are made again there to the last bit.
+    """
+    monkeypatch.setattr(trajectory, "_SMALL", 0)
+    runs, kinds = {}, set()
+    for n, model in enumerate(every_result.random_models()):
+        starts = every_result.initials(model)
+        for kind in starts if every else [list(starts)[(n - 3) % len(starts)]]:
+            options = {"degree": 3, "closure": "zero", "check": False, "observables": ["t_1"]} | starts[kind]
+            run = runs[f"random {n} {kind}"] = aim.solve(model, times=[0, 0.01], **options)
+            assert aim.load(run.save(tmp_path / f"random {n} {kind}.json")).states is None
+            kinds.add(kind)
+    assert kinds == {"laws", "initial law", "family", "moments", "parameters", "mean"}
+    assert len(runs) >= (50 if every else 10)
+    read = fresh.submit(every_result.read_and_write, tmp_path).result()
+    assert len(read) == 2 * len(runs)
+    for (file, observable), values in read.items():
+        assert np.array_equal(values, runs[Path(file).stem][observable]), (file, observable)
+    for name, run in runs.items():
+        assert aim.load(tmp_path / f"{name}.back.json") == run, name
+
+
+def test_results_travel_to_spawned_processes(results, fresh):
     values = list(results.values())
-    with ProcessPoolExecutor(1, mp_context=multiprocessing.get_context("spawn")) as pool:
-        assert list(pool.map(copy.deepcopy, values, chunksize=len(values))) == values
+    assert list(fresh.map(copy.deepcopy, values, chunksize=len(values))) == values
 
 
 def test_results_compare_copy_and_hash_or_refuse(results):
@@ -93,14 +120,27 @@ def test_results_become_tables(results, tmp_path):
         result.save(tmp_path / f"{name}.csv")
 
 
-def test_every_result_is_drawn(results, tmp_path, capsys):
-    arguments = argparse.Namespace(observables=None, spectrum=None, matrix=None, resolution=None)
+def test_every_result_is_drawn_from_its_file(results, tmp_path, capsys, monkeypatch):
+    """By the command; ``slow`` renders each, this one only lays out the figure of each and renders one."""
+    whole, drawn = Figure.savefig, {}
+    monkeypatch.setattr(Figure, "savefig", lambda figure, path, **_: drawn.update({str(path): figure}))
     for name, result in results.items():
-        assert draw({name: result}, arguments).axes, name
-    path = results["amp"].save(tmp_path / "amp.nc")
-    assert main(["plot", str(path)]) == 0
-    assert path.with_suffix(".png").read_bytes().startswith(b"\x89PNG")
+        path = result.save(tmp_path / f"{name}.json")
+        assert main(["plot", str(path), "-o", str(tmp_path / f"{name}.png")]) == 0, name
+    assert len(drawn) == len(results)
+    assert all(figure.axes for figure in drawn.values())
+    monkeypatch.setattr(Figure, "savefig", whole)
+    assert main(["plot", str(tmp_path / "amp.json"), "-o", str(tmp_path / "real.png")]) == 0
+    assert (tmp_path / "real.png").read_bytes().startswith(b"\x89PNG")
     assert "wrote" in capsys.readouterr().out
+
+
+@pytest.mark.slow
+def test_every_figure_is_rendered(results, tmp_path):
+    for name, result in results.items():
+        path = result.save(tmp_path / f"{name}.nc")
+        assert main(["plot", str(path)]) == 0, name
+        assert path.with_suffix(".png").stat().st_size > 5_000, name
 
 
 def test_a_large_trajectory_is_a_small_file(tmp_path):

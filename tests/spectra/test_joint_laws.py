@@ -104,3 +104,26 @@ def test_moment_tables_are_checked():
         JointMoments({"": 2, "A": 1})
     table = JointMoments({"A": 0.5, "AA": 1.0}).moment_table(2)
     assert [table[1][0], table[2][0]] == [0.5, 1.0]
+
+
+def test_letters_with_transposes():
+    """tr(X X^T A) and tr(X^T X A) are two numbers; each equals its rotations and transposes, as matrices say."""
+    rng = np.random.default_rng(4)
+    x, a = rng.standard_normal((2, 5, 5))
+    family = MatrixFamily({"A": a + a.T, "X": x, "X^T": x.T})
+    names = family.letters
+    words = [word for n in range(1, 5) for word in itertools.product(names, repeat=n)]
+    whole = JointMoments({word: family.moment(word) for word in words})
+    assert whole.degree == 4
+    assert len(whole.values) < len(words) / 4
+    for word in words:
+        assert whole.moment(word) == pytest.approx(family.moment(word), rel=1e-12, abs=1e-12)
+    assert gram_matrix(whole, 2) == pytest.approx(gram_matrix(family, 2), rel=1e-12, abs=1e-12)
+    products = [np.linalg.multi_dot([np.eye(5), *map(family.matrix, word), np.eye(5)]) for word in words[:12]]
+    stacked = np.array([np.eye(5), *products]).reshape(13, 25)
+    assert gram_matrix(family, 2) == pytest.approx(stacked @ stacked.T / 5, rel=1e-12, abs=1e-12)
+    assert whole.check_realizable() > -1e-12
+    with pytest.raises(InputError, match="no moment was given"):
+        JointMoments({("X", "X^T", "A"): 1.0}).moment(("X^T", "X", "A"))
+    with pytest.raises(InputError, match="one trace"):
+        JointMoments({("X", "X^T", "A"): 1, ("A", "X", "X^T"): 2})
