@@ -23,7 +23,7 @@ from aimtheory.spectra import (
     extensive_rank_limit,
 )
 from aimtheory.spectra.law_checks import is_joint_law
-from aimtheory.words import SCALARS, Letter
+from aimtheory.words import SCALARS, Letter, Representation
 
 if TYPE_CHECKING:
     from aimtheory.hierarchy.moments import MomentHierarchy
@@ -135,16 +135,11 @@ def matrix_views(views: Views, parameters: ParameterMatrices) -> dict[Letter, np
     """Every letter of the alphabet as a matrix, from the matrices of the parameters by name."""
     result: dict[Letter, np.ndarray] = {}
     checked = check_parameters(views, parameters)
+    words = Representation({letter: checked[letter.name] for letter in views.parameters})
     for letter, word in views.expansion.items():
-        product: np.ndarray | None = None
-        for factor in word:
-            matrix = checked[factor.base.name]
-            matrix = matrix.T if factor.transposed else matrix
-            product = matrix if product is None else product @ matrix
-        assert product is not None  # an expansion has at least one letter
-        result[letter] = product
+        result[letter] = words.product(word)
         if not letter.symmetric:
-            result[letter.T] = product.T
+            result[letter.T] = result[letter].T
     return result
 
 

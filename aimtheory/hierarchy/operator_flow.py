@@ -21,7 +21,7 @@ from aimtheory.hierarchy.flow import CoupledPolynomial
 from aimtheory.hierarchy.system_source import array_text, indented, matrix_names
 from aimtheory.hierarchy.views import Views
 from aimtheory.spectra import SpectralMeasure, spectral_measure
-from aimtheory.words import EMBEDDING, Letter, Word
+from aimtheory.words import EMBEDDING, Letter, Representation, Word
 
 FloatArray = NDArray[np.float64]
 Matrix = Any
@@ -159,31 +159,24 @@ def _half(terms: Sequence[Term]) -> tuple[Term, ...]:
     return tuple(Term(coupling, coefficient, word) for (coupling, word), coefficient in chosen.items())
 
 
-class Products:
-    """The letters of one state as matrices, and products of them, each computed once."""
-
-    def __init__(self, matrices: Mapping[Letter, Matrix]) -> None:
-        self.matrices = matrices
-        self._known: dict[tuple[Letter, ...], Matrix] = {}
-
-    def __getitem__(self, letter: Letter) -> Matrix:
-        return self.matrices[letter.T].T if letter.transposed else self.matrices[letter]
+class Products(Representation[Letter]):
+    """The letters of one state as matrices, with products in the order of a plan."""
 
     def monomial(self, word: tuple[Letter, ...], node: _Node) -> Matrix:
         """The product of a word in the order its plan says; a product and its transpose are one computation."""
         if len(word) == 1:
             return self[word[0]]
-        if word not in self._known:
-            mirrored = tuple(letter.T for letter in reversed(word))
-            if mirrored in self._known:
-                self._known[word] = self._known[mirrored].T
+        if word not in self.known:
+            mirrored = self.mirrored(word)
+            if mirrored in self.known:
+                self.known[word] = self.known[mirrored].T
             elif node.left:
                 (letter, rest), *_ = node.left
-                self._known[word] = self[letter] @ self.monomial(word[1:], rest)
+                self.known[word] = self[letter] @ self.monomial(word[1:], rest)
             else:
                 (letter, rest), *_ = node.right
-                self._known[word] = self.monomial(word[:-1], rest) @ self[letter]
-        return self._known[word]
+                self.known[word] = self.monomial(word[:-1], rest) @ self[letter]
+        return self.known[word]
 
 
 def _evaluate(node: _Node, weights: Sequence[float], products: Products, rows: int) -> Matrix:
@@ -207,11 +200,10 @@ def _evaluate(node: _Node, weights: Sequence[float], products: Products, rows: i
 
 
 class OperatorSystem(ClosedSystem):
-    """Letters as matrices, moments as a state functional of their products.
+    """Letters as matrices, moments as the state of their products.
 
-    ``matrices`` holds every untransposed letter of the level, dense where it moves. ``functional`` maps (left, right)
-    to the state of left^T right, both being products applied to ``start``: for the gns state ``start`` is the vacuum
-    vector, for the normalized trace it is the identity.
+    ``matrices`` holds every untransposed letter of the level, dense where it moves. The state is that of the ``vacuum``
+    vector for compressed operators, and the trace normalized by ``dim`` without one.
     """
 
     def __init__(
@@ -219,15 +211,16 @@ class OperatorSystem(ClosedSystem):
         level: Level,
         couplings: Sequence[Coupling],
         matrices: Mapping[Letter, Matrix],
-        start: FloatArray,
-        functional: Callable[[FloatArray, FloatArray], float],
         exact_degree: int,
+        *,
+        vacuum: FloatArray | None = None,
+        dim: int = 1,
     ) -> None:
         self.exact_degree = exact_degree
         self.couplings = tuple(couplings)
         self.level = level
-        self.start = start
-        self.functional = functional
+        self.vacuum = vacuum
+        self.dim = dim
         self.moving = tuple(level.drift)
         dense = {
             letter: np.asarray(
@@ -271,7 +264,7 @@ class OperatorSystem(ClosedSystem):
             size = shape[0] * shape[1]
             result[letter] = state[position : position + size].reshape(shape)
             position += size
-        return Products(result)
+        return Products(result, vacuum=self.vacuum, dim=self.dim)
 
     def drift(self, couplings: FloatArray, state: FloatArray) -> FloatArray:
         """The drift of each moving letter, evaluated as a matrix polynomial."""
@@ -281,8 +274,7 @@ class OperatorSystem(ClosedSystem):
         return np.concatenate([program(couplings, matrices).ravel() for program in self._programs])
 
     def moments(self, words: Sequence[Word], state: FloatArray) -> FloatArray:
-        """Any word: split in the middle, tr(uv) = <u^T start, v start>; words of one call share their halves."""
-        shared: dict[tuple[Letter, ...], FloatArray] = {(): self.start}
+        """Any word; words of one call share their halves."""
         matrices = self.matrices(state)
         values = []
         for view in words:
@@ -290,10 +282,7 @@ class OperatorSystem(ClosedSystem):
             if all(letter.is_scalar for letter in word):
                 values.append(float(np.prod([matrices[letter][0, 0] for letter in word])))
                 continue
-            word = self._at_base(word)
-            half = len(word) // 2
-            left = _product(word.T.letters[len(word) - half :], matrices, shared)
-            values.append(self.functional(left, _product(word.letters[half:], matrices, shared)))
+            values.append(matrices.trace(self._at_base(word)))
         return np.array(values)
 
     @staticmethod
@@ -311,10 +300,7 @@ class OperatorSystem(ClosedSystem):
 
     def matrix(self, letter: Letter, state: FloatArray) -> FloatArray:
         """A view as a dense matrix at a state."""
-        matrices = self.matrices(state)
-        product: Matrix = None
-        for factor in self.level.expand(Word.of(letter)):
-            product = matrices[factor] if product is None else product @ matrices[factor]
+        product = self.matrices(state).product(self.level.expand(Word.of(letter)))
         return np.asarray(product.toarray() if sps.issparse(product) else product)
 
     def source(self, words: Sequence[Word], couplings: Sequence[str]) -> list[str]:
@@ -323,9 +309,8 @@ class OperatorSystem(ClosedSystem):
         fixed = {names[x]: m.toarray() if sps.issparse(m) else np.asarray(m) for x, m in self.fixed.items()}
         lines = [f"{name} = {array_text(matrix)}" for name, matrix in fixed.items()]
         lines.append(f"INITIAL = {array_text(self._initial)}")
-        vacuum = self.start.ndim == 1
-        if vacuum:
-            lines.append(f"VACUUM = {array_text(self.start)}")
+        if self.vacuum is not None:
+            lines.append(f"VACUUM = {array_text(self.vacuum)}")
         layout, place = [], 0
         for letter, (rows, columns) in zip(self.moving, self.shapes, strict=True):
             layout.append(f"{names[letter]} = state[{place}:{place + rows * columns}].reshape({rows}, {columns})")
@@ -340,13 +325,13 @@ class OperatorSystem(ClosedSystem):
             if all(letter.is_scalar for letter in word):
                 return " * ".join(f"{names[letter.base]}[0, 0]" for letter in word)
             letters = self._at_base(word).letters
-            if not vacuum:
+            if self.vacuum is None:
                 half = len(letters) // 2
                 left = product([letter.T for letter in reversed(letters[:half])])
                 return (
-                    f"np.vdot({left}, {product(letters[half:])}) / {len(self.start)}"
+                    f"np.vdot({left}, {product(letters[half:])}) / {self.dim}"
                     if half
-                    else f"np.trace({product(letters)}) / {len(self.start)}"
+                    else f"np.trace({product(letters)}) / {self.dim}"
                 )
             # Vectors, not matrices, are multiplied.
             half = len(letters) // 2
@@ -385,22 +370,10 @@ class OperatorSystem(ClosedSystem):
     def spectral_measure(self, letter: Letter, state: FloatArray) -> SpectralMeasure:
         """Spectral measure of a self-adjoint view at a state."""
         matrix = self.matrix(letter, state)
-        if self.start.ndim == 1:
-            return spectral_measure(matrix, self.start)
+        if self.vacuum is not None:
+            return spectral_measure(matrix, self.vacuum)
         nodes: FloatArray = np.linalg.eigvalsh(matrix).astype(np.float64)
         return SpectralMeasure(nodes, np.full(len(nodes), 1 / len(nodes)))
-
-
-def _product(
-    letters: tuple[Letter, ...], matrices: Products, known: dict[tuple[Letter, ...], FloatArray]
-) -> FloatArray:
-    """The product of letters applied to ``known[()]``; every tail of it is kept in ``known``."""
-    if letters not in known:
-        rest = _product(letters[1:], matrices, known)
-        whole = rest.ndim == 2 and len(letters) == 1
-        value = matrices[letters[0]] if whole else matrices[letters[0]] @ rest
-        known[letters] = value.toarray() if sps.issparse(value) else value
-    return known[letters]
 
 
 __all__ = ["Level", "MatrixPolynomial", "OperatorSystem", "Products", "Sizes", "Term"]

@@ -18,7 +18,7 @@ import numpy as np
 from numpy.typing import NDArray
 
 from aimtheory.simulate.gaussian_tokens import FloatArray
-from aimtheory.words import SCALARS, Letter, Polynomial, Word
+from aimtheory.words import SCALARS, Letter, Polynomial, Representation, Word
 
 _FEW_TOKENS = 6
 """Up to this many tokens L^2 dot products beat a batch of small matrix products."""
@@ -273,9 +273,10 @@ def _accumulate(gradients: dict[str, FloatArray], name: str, term: FloatArray) -
 
 def evaluate(polynomial: Polynomial, parameters: Mapping[str, FloatArray], dim: int) -> FloatArray:
     """The polynomial on matrices, shape (d, d)."""
+    words = _words(polynomial, parameters, dim)
     total: FloatArray | None = None
     for word, coefficient in polynomial:
-        term = float(coefficient) * _product(word.letters, parameters, dim)
+        term = float(coefficient) * words.product(word)
         total = term if total is None else total + term
     assert total is not None  # a factorization has at least one term
     return total
@@ -285,16 +286,9 @@ def trace(polynomial: Polynomial, parameters: Mapping[str, FloatArray], dim: int
     """Tr of a square polynomial: entrywise products of half words, O(d r) for words of one or two letters."""
     total = 0.0
     dim = 1 if polynomial.rows == SCALARS else dim
+    words = _words(polynomial, parameters, 1)
     for word, coefficient in polynomial:
-        letters = word.letters
-        if len(letters) <= 1:
-            value = float(dim) if not letters else float(np.trace(parameters[letters[0].name]))
-        else:
-            half = len(letters) // 2
-            left = _product(letters[:half], parameters, dim)
-            right = _product(tuple(letter.T for letter in reversed(letters[half:])), parameters, dim)
-            value = float(np.vdot(left, right))
-        total += float(coefficient) * value
+        total += float(coefficient) * (words.trace(word) if len(word) else float(dim))
     return total
 
 
@@ -316,8 +310,9 @@ def add_trace_gradient(
                 rest = letters[position + 1 :] + letters[:position]
                 rest = rest if letter.transposed else tuple(each.T for each in reversed(rest))
                 pieces[letter.name, rest] = pieces.get((letter.name, rest), 0.0) + weight * float(coefficient)
+    words = _words(polynomial, parameters, dim)
     for (name, rest), value in pieces.items():
-        product = _product(rest, parameters, dim)
+        product = words.product(rest)
         term = product * product.dtype.type(value)
         if name in gradients:
             gradients[name] += term
@@ -325,15 +320,8 @@ def add_trace_gradient(
             gradients[name] = term
 
 
-def _product(letters: Sequence[Letter], parameters: Mapping[str, FloatArray], dim: int) -> FloatArray:
-    result: FloatArray | None = None
-    for letter in letters:
-        matrix = parameters[letter.name]
-        matrix = matrix.T if letter.transposed else matrix
-        result = matrix if result is None else result @ matrix
-    if result is None:
-        return np.eye(dim, dtype=next((matrix.dtype for matrix in parameters.values()), np.dtype(np.float64)))
-    return result
+def _words(polynomial: Polynomial, parameters: Mapping[str, FloatArray], dim: int) -> Representation[Letter]:
+    return Representation({letter.base: parameters[letter.name] for letter in polynomial.letters}, dim=dim)
 
 
 __all__ = ["AttentionForms", "AttentionMatrix", "add_trace_gradient", "evaluate", "trace"]

@@ -2,14 +2,14 @@
 
 from __future__ import annotations
 
-from collections.abc import Mapping, Sequence
+from collections.abc import Iterator, Mapping, Sequence
 from typing import Any
 
 import numpy as np
 from numpy.typing import NDArray
 
 from aimtheory.hierarchy import Views
-from aimtheory.words import Letter, Word
+from aimtheory.words import Letter, Representation, Word
 
 FloatArray = NDArray[np.float64]
 
@@ -24,61 +24,57 @@ class WordTraces:
     def __init__(self, views: Views, moving: frozenset[str], dim: int) -> None:
         self.views = views
         self.dim = dim
-        self._moving = frozenset(
-            letter for letter, word in views.expansion.items() if any(factor.base.name in moving for factor in word)
-        )
-        self._fixed: dict[tuple[Letter, ...], FloatArray] = {}
-        self._current: dict[tuple[Letter, ...], FloatArray] = {}
-        self._parameters: Mapping[str, NDArray[Any]] = {}
+        self._fixed = {
+            x
+            for letter, word in views.expansion.items()
+            if not any(factor.base.name in moving for factor in word)
+            for x in (letter, letter.T)
+        }
+        self._known: dict[tuple[Letter, ...], FloatArray] = {}
+        self.load({})
 
     def load(self, parameters: Mapping[str, NDArray[Any]]) -> None:
         """Take the parameters of a new state."""
-        self._parameters = {name: np.asarray(matrix, dtype=np.float64) for name, matrix in parameters.items()}
-        self._current = {}
+        matrices = {name: np.asarray(matrix, dtype=np.float64) for name, matrix in parameters.items()}
+        given = {letter: matrices[letter.name] for letter in self.views.parameters if letter.name in matrices}
+        self._factors = Representation(given, dim=self.dim)
+        products = _Products(self.views.expansion, self._factors)
+        self._words = Representation(products, dim=self.dim, fixed=self._fixed, known=self._known)
 
     def matrix(self, letter: Letter) -> FloatArray:
         """A view as a d x d matrix."""
-        return self._product((letter,))
+        return np.asarray(self._words.product((letter,)))
 
     def __call__(self, words: Sequence[Word]) -> FloatArray:
         """Normalized traces, shape (len(words),)."""
         return np.array([self._trace(word) for word in words])
 
     def _trace(self, word: Word) -> float:
-        letters = word.letters
-        if all(letter.is_scalar for letter in letters):
-            return float(np.prod([self._parameter(letter)[0, 0] for letter in letters]))
-        if len(letters) == 1:
-            (letter,) = letters
-            expansion = self.views.expansion[letter.base]
-            if len(expansion) == 2:
-                # tr(W W^T) is a Frobenius product: the d x d matrix is not needed.
-                first, second = (self._parameter(factor) for factor in expansion)
-                return float(np.vdot(first, second.T)) / self.dim
-            return float(np.trace(self.matrix(letter))) / self.dim
-        half = len(letters) // 2
-        right = tuple(letter.T for letter in reversed(letters[half:]))
-        return float(np.vdot(self._product(letters[:half]), self._product(right))) / self.dim
+        if all(letter.is_scalar for letter in word):
+            return float(np.prod([self._factors[letter][0, 0] for letter in word]))
+        if len(word) == 1:
+            # tr(W W^T) is a Frobenius product: the d x d matrix is not needed.
+            return self._factors.trace(self.views.expansion[word.letters[0].base])
+        return self._words.trace(word)
 
-    def _parameter(self, factor: Letter) -> FloatArray:
-        matrix = self._parameters[factor.name]
-        return matrix.T if factor.transposed else matrix
 
-    def _product(self, letters: tuple[Letter, ...]) -> FloatArray:
-        moves = any(letter.base in self._moving for letter in letters)
-        table = self._current if moves else self._fixed
-        if letters not in table:
-            if len(letters) > 1:
-                table[letters] = self._product(letters[:-1]) @ self._product(letters[-1:])
-            else:
-                (letter,) = letters
-                word = self.views.expansion[letter.base]
-                word = word.T if letter.transposed else word
-                product = self._parameter(word.letters[0])
-                for factor in word.letters[1:]:
-                    product = product @ self._parameter(factor)
-                table[letters] = product
-        return table[letters]
+class _Products(Mapping[Letter, FloatArray]):
+    """The views as matrices, multiplied when they are asked for."""
+
+    def __init__(self, expansion: Mapping[Letter, Word], factors: Representation[Letter]) -> None:
+        self._expansion, self._factors = expansion, factors
+
+    def __getitem__(self, letter: Letter) -> FloatArray:
+        return np.asarray(self._factors.product(self._expansion[letter]))
+
+    def __contains__(self, letter: object) -> bool:
+        return letter in self._expansion
+
+    def __iter__(self) -> Iterator[Letter]:
+        return iter(self._expansion)
+
+    def __len__(self) -> int:
+        return len(self._expansion)
 
 
 __all__ = ["WordTraces"]

@@ -17,6 +17,7 @@ from aimtheory.scalars import Scalar
 from aimtheory.spectra.fock_space import FockLetter, FockOperators, fock_operators
 from aimtheory.spectra.joint_law import CodeArray, JointLaw
 from aimtheory.spectra.law import FloatArray
+from aimtheory.words import Representation
 
 Product = tuple[tuple[str, bool], ...]
 """Factors of a letter: (name of the quiver's letter, transposed)."""
@@ -106,14 +107,9 @@ class FockFamily(JointLaw):
         factors = [factor for letter in word for factor in self.products[letter]]
         degrees = {x.name: x.degree for x in self.quiver}
         system = self.operators(sum((degrees[name] for name, _ in factors), Fraction(0)) / 2, base)
-        half = len(factors) // 2
-        right = system.state
-        for name, transposed in reversed(factors[half:]):
-            right = (system.operators[name].T if transposed else system.operators[name]) @ right
-        left = system.state
-        for name, transposed in factors[:half]:
-            left = (system.operators[name] if transposed else system.operators[name].T) @ left
-        return float(left @ right) * self._width(base)
+        operators = {(name, False): matrix for name, matrix in system.operators.items()}
+        words = Representation(operators, vacuum=system.state, adjoint=lambda factor: (factor[0], not factor[1]))
+        return words.trace(factors) * self._width(base)
 
     def moments_of_codes(self, codes: CodeArray, length: int) -> FloatArray:
         """Float64 moments of packed words of one length: inner products of the vectors of their halves."""

@@ -16,6 +16,7 @@ from aimtheory.scalars import Scalar
 from aimtheory.spectra.cumulants import tidy
 from aimtheory.spectra.joint_law import CodeArray, JointLaw, all_codes, bracelet, check_length, dense, unpack_dense
 from aimtheory.spectra.law import FloatArray, SpectralLaw, check_words
+from aimtheory.words import Representation
 
 Block = tuple[str, int]
 
@@ -65,10 +66,7 @@ class CompressedOperators:
 
     def moment(self, word: Sequence[str]) -> float:
         """``<vacuum, word vacuum>``; equals the trace of the word up to length 2 depth + 1."""
-        vector = self.state
-        for letter in reversed(word):
-            vector = self.operators[letter] @ vector
-        return float(vector[self.vacuum])
+        return Representation(self.operators, vacuum=self.state, adjoint=str).trace(word)
 
 
 @record("free-family")

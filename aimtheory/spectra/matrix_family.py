@@ -14,6 +14,7 @@ from aimtheory.frozen import ByValue
 from aimtheory.records import record
 from aimtheory.spectra.joint_law import CodeArray, JointLaw, dense
 from aimtheory.spectra.law import FloatArray
+from aimtheory.words import Representation
 
 _BUDGET = 1 << 25
 """Floats that the cached products of one call may take (256 MiB)."""
@@ -77,18 +78,8 @@ class MatrixFamily(ByValue, JointLaw):
 
     def moment(self, word: Sequence[str]) -> float:
         """``Tr(X_{i_1} ... X_{i_w})/d``; cost d^3 (w/2 products a half, then one entrywise product)."""
-        indices = self.indices(word)
-        if not indices:
-            return 1.0
-        half = len(indices) // 2
-        left, right = self._product(indices[:half]), self._product(indices[half:])
-        return float(np.vdot(left.T, right)) / self.dim
-
-    def _product(self, indices: Sequence[int]) -> FloatArray:
-        result = np.eye(self.dim) if not indices else self.arrays[indices[0]]
-        for index in indices[1:]:
-            result = result @ self.arrays[index]
-        return result
+        self.indices(word)
+        return Representation(self.given_matrices, dim=self.dim, adjoint=None).trace(word)
 
     def moments_of_codes(self, codes: CodeArray, length: int) -> FloatArray:
         """``Tr/d`` of packed words of one ``length``.

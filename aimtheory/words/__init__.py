@@ -14,6 +14,7 @@ from aimtheory.words.letters import SCALARS as SCALARS
 from aimtheory.words.letters import Letter as Letter
 from aimtheory.words.polynomial import Polynomial as Polynomial
 from aimtheory.words.polynomial_text import parse_polynomial as parse_polynomial
+from aimtheory.words.representation import Representation as Representation
 from aimtheory.words.trace import canonical_trace as canonical_trace
 from aimtheory.words.trace import trace_name as trace_name
 from aimtheory.words.word import Word as Word
@@ -25,6 +26,7 @@ __all__ = [
     "Alphabet",
     "Letter",
     "Polynomial",
+    "Representation",
     "Word",
     "canonical_trace",
     "cotangent_pullback",

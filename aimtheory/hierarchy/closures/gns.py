@@ -8,7 +8,7 @@ from typing import ClassVar
 import numpy as np
 
 from aimtheory.errors import InputError
-from aimtheory.hierarchy.closed_system import Closure, ClosureProblem, FloatArray
+from aimtheory.hierarchy.closed_system import Closure, ClosureProblem
 from aimtheory.hierarchy.initial_moments import check_positive_views, joint_law
 from aimtheory.hierarchy.operator_flow import Level, OperatorSystem
 from aimtheory.spectra import gram_operators_of_matrices, gram_operators_of_moments
@@ -52,18 +52,15 @@ class Gns(Closure):
                 Level.of_views(views),
                 views.couplings,
                 {**matrices, **scalars},
-                free.state,
-                _vacuum_product,
                 2 * depth + 1,
+                vacuum=free.state,
             )
         fock = law.path_operators(max(depth, 1)) if problem.initial is None else None
         if fock is not None:
             if depth < 1:
                 raise InputError(f"closure 'gns' at degree {problem.degree} keeps no path; its least degree is 3")
             parameters = {x: scalars[x] if x.is_scalar else fock.operators[x.name] for x in views.parameters}
-            return OperatorSystem(
-                Level.of_parameters(views), views.couplings, parameters, fock.state, _vacuum_product, 2 * depth
-            )
+            return OperatorSystem(Level.of_parameters(views), views.couplings, parameters, 2 * depth, vacuum=fock.state)
         letters = {str(letter): letter for letter in views.alphabet.letters if not letter.is_scalar}
         given, known = law.given_matrices, law.complete_length
         if given is not None:
@@ -78,12 +75,8 @@ class Gns(Closure):
         matrices = {letter: gram.operators[name] for name, letter in letters.items()}
         check_positive_views(views, matrices)
         return OperatorSystem(
-            Level.of_views(views), views.couplings, {**matrices, **scalars}, gram.state, _vacuum_product, 2 * depth + 1
+            Level.of_views(views), views.couplings, {**matrices, **scalars}, 2 * depth + 1, vacuum=gram.state
         )
-
-
-def _vacuum_product(left: FloatArray, right: FloatArray) -> float:
-    return float(np.dot(left, right))
 
 
 __all__ = ["Gns"]

@@ -9,7 +9,7 @@ from typing import Any, ClassVar
 import numpy as np
 
 from aimtheory.errors import InputError
-from aimtheory.hierarchy.closed_system import Closure, ClosureProblem, FloatArray
+from aimtheory.hierarchy.closed_system import Closure, ClosureProblem
 from aimtheory.hierarchy.initial_moments import (
     check_given_matrices,
     check_letters,
@@ -82,16 +82,11 @@ class Matrix(Closure):
     def _system(problem: ClosureProblem, level: Level, matrices: Mapping[Letter, np.ndarray]) -> OperatorSystem:
         dim = next(len(matrix) for letter, matrix in matrices.items() if letter.rows == EMBEDDING)
         couplings = problem.views.couplings
-        return OperatorSystem(level, couplings, matrices, np.eye(dim), _normalized_trace, problem.degree)
+        return OperatorSystem(level, couplings, matrices, problem.degree, dim=dim)
 
     def coarser_degree(self, degree: int) -> int | None:  # noqa: ARG002
         """None: the flow is not truncated, its error is the finite dimension."""
         return None
-
-
-def _normalized_trace(left: FloatArray, right: FloatArray) -> float:
-    # Both are products applied to the identity of the embedding space, so they have d columns whatever their rows.
-    return float(np.vdot(left, right)) / left.shape[1]
 
 
 __all__ = ["Matrix"]
