@@ -27,9 +27,10 @@ class Representation(Generic[L]):
     which may serve the next representation. Cost of a word of 2n letters: n products of matrices, or of a matrix and a
     vector.
 
-    >>> X = np.array([[0.0, 1.0], [0.0, 0.0]])
-    >>> words = Representation({"X": X, "X^T": X.T}, dim=2)
-    >>> words.trace(["X", "X^T"]), words.trace(["X", "X"])
+    >>> from aimtheory.words import Letter
+    >>> X = Letter("X")
+    >>> words = Representation({X: np.array([[0.0, 1.0], [0.0, 0.0]])}, dim=2)
+    >>> words.trace([X, X.T]), words.trace([X, X])
     (0.5, 0.0)
     """
 
