@@ -12,7 +12,7 @@ import math
 import re
 from abc import ABC, abstractmethod
 from collections.abc import Mapping, Sequence
-from dataclasses import dataclass
+from dataclasses import dataclass, fields, is_dataclass
 from functools import cached_property
 from typing import Any, ClassVar
 
@@ -22,6 +22,7 @@ from scipy import special
 
 from aimtheory.errors import InputError
 from aimtheory.expression import parse_expression
+from aimtheory.files import named_subclasses
 from aimtheory.frozen import ByValue, Uncached
 from aimtheory.model.regularity import check_regularity
 from aimtheory.scalars import Scalar, to_scalar, to_sympy
@@ -34,16 +35,18 @@ class Activation(Uncached, ABC):
     """A function of the L x L forms of one index; see the module for the conventions."""
 
     elementwise: ClassVar[bool]
+    activation_name: ClassVar[str] = ""
+    """In a subclass: the name by which files and :func:`activation` know it; its parameters are its fields."""
 
     @property
-    @abstractmethod
     def name(self) -> str:
         """The name under which :func:`activation` finds it again."""
+        return self.activation_name
 
     @property
-    @abstractmethod
     def parameters(self) -> Mapping[str, Any]:
         """The keyword arguments that, with the name, rebuild the activation (data fit for a file)."""
+        return {key: getattr(self, key) for key in _fields(type(self))}
 
     @abstractmethod
     def __call__(self, forms: np.ndarray) -> np.ndarray:
@@ -533,7 +536,17 @@ _HERMITE_NAME = re.compile(r"hermite(\d{1,3})")
 
 def activation_names() -> tuple[str, ...]:
     """The names that :func:`activation` knows; ``hermite1`` stands for ``hermiteN`` of any degree."""
-    return (*_FACTORIES, "hermite1", "hermite2", "hermite3")
+    return (*_factories(), "hermite1", "hermite2", "hermite3")
+
+
+def _factories() -> dict[str, tuple[Any, tuple[str, ...]]]:
+    """What builds each named activation, and its parameters: those here, and classes that name themselves."""
+    named = named_subclasses(Activation, "activation_name")  # type: ignore[type-abstract]  # only subclasses
+    return {name: (cls, _fields(cls)) for name, cls in named.items()} | _FACTORIES
+
+
+def _fields(cls: type) -> tuple[str, ...]:
+    return tuple(field.name for field in fields(cls) if field.init) if is_dataclass(cls) else ()
 
 
 def activation(name: str | sp.Expr | Activation, **parameters: object) -> Activation:
@@ -558,10 +571,11 @@ def activation(name: str | sp.Expr | Activation, **parameters: object) -> Activa
     if match := _HERMITE_NAME.fullmatch(key):
         _refuse_unknown(name, parameters, ())
         return Hermite(int(match[1]))
-    if key not in _FACTORIES and _FORMULA.search(name):
+    factories = _factories()
+    if key not in factories and _FORMULA.search(name):
         _refuse_unknown(name, parameters, ())
         return ElementwiseExpression(name)
-    if key not in _FACTORIES:
+    if key not in factories:
         close = difflib.get_close_matches(key, activation_names(), n=1)
         hint = f"did you mean {close[0]!r}? " if close else ""
         known = ", ".join(activation_names())
@@ -569,7 +583,7 @@ def activation(name: str | sp.Expr | Activation, **parameters: object) -> Activa
             f"unknown activation {name!r}; {hint}known: {known} (hermiteN for any degree N), or a formula such as "
             "'tanh(x)'"
         )
-    factory, allowed = _FACTORIES[key]
+    factory, allowed = factories[key]
     _refuse_unknown(name, parameters, allowed)
     if key in _REQUIRED and _REQUIRED[key] not in parameters:
         raise InputError(f"activation {name!r} needs {_REQUIRED[key]}=...")
@@ -584,16 +598,23 @@ def _refuse_unknown(name: str, parameters: Mapping[str, object], allowed: Sequen
             raise InputError(f"activation {name!r} has no parameter {parameter!r}; it takes {takes}")
 
 
-ACTIVATION_KEYS = tuple(
-    prefix + key
-    for prefix in ("", "teacher_")
-    for key in ("activation", *dict.fromkeys(key for _, keys in _FACTORIES.values() for key in keys))
-)
-"""Keys of plain data that belong to activations: the name or formula, and parameters, once a side."""
+def activation_keys() -> tuple[str, ...]:
+    """Keys of plain data that belong to activations: the name or formula, and parameters, once a side."""
+    parameters = dict.fromkeys(key for _, keys in _factories().values() for key in keys)
+    return tuple(prefix + key for prefix in ("", "teacher_") for key in ("activation", *parameters))
 
 
 def activation_mapping(function: Activation, prefix: str) -> dict[str, Any]:
-    """An activation as plain data, every key with a prefix (``""`` for students, ``"teacher_"`` for teachers)."""
+    """An activation as plain data, every key with a prefix (``""`` for students, ``"teacher_"`` for teachers).
+
+    Raises ``InputError`` for one of a class that files do not know.
+    """
+    known = function.name in _factories() or _HERMITE_NAME.fullmatch(function.name) or _FORMULA.search(function.name)
+    if not function.name or not known:
+        raise InputError(
+            f"the activation {function!r} has no name in files: set the class attribute activation_name of "
+            f"{type(function).__name__}, a word such as 'sine'"
+        )
     options = {f"{prefix}{key}": plain(value) for key, value in function.parameters.items()}
     return {f"{prefix}activation": function.name} | options
 
@@ -602,7 +623,7 @@ def activation_from_mapping(data: Mapping[str, Any], prefix: str) -> Activation 
     """The activation of plain data, None when absent; ``InputError`` for a parameter without its activation."""
     options = {
         key.removeprefix(prefix): data[key]
-        for key in ACTIVATION_KEYS
+        for key in activation_keys()
         if key in data and key.startswith("teacher_") == bool(prefix) and key != f"{prefix}activation"
     }
     name = data.get(f"{prefix}activation")
@@ -619,7 +640,6 @@ def activation_from_mapping(data: Mapping[str, Any], prefix: str) -> Activation 
 
 
 __all__ = [
-    "ACTIVATION_KEYS",
     "Activation",
     "ElementwiseActivation",
     "ElementwiseExpression",
@@ -630,6 +650,7 @@ __all__ = [
     "Softmax",
     "activation",
     "activation_from_mapping",
+    "activation_keys",
     "activation_mapping",
     "activation_names",
     "floating",

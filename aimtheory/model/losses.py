@@ -21,11 +21,11 @@ from aimtheory.expression import parse_expression
 from aimtheory.files import named_subclasses
 from aimtheory.frozen import ByValue, Uncached
 from aimtheory.model.activations import (
-    ACTIVATION_KEYS,
     Activation,
     Softmax,
     activation,
     activation_from_mapping,
+    activation_keys,
     activation_mapping,
     floating,
 )
@@ -303,7 +303,7 @@ class TeacherStudentLoss(ByValue, Loss):
     @classmethod
     def mapping_keys(cls) -> tuple[str, ...]:
         """Keys of activations, indices and weights."""
-        return (*ACTIVATION_KEYS, "students", "teachers", "student_weights", "teacher_weights")
+        return (*activation_keys(), "students", "teachers", "student_weights", "teacher_weights")
 
 
 @dataclass(frozen=True, eq=False, init=False)

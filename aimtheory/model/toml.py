@@ -238,7 +238,10 @@ def _law(data: Any, where: str, folder: Path | None, extra: tuple[str, ...] = ()
             f"{kind if isinstance(kind, str) else 'wishart'!r}, and its keys beside it"
         )
     if not isinstance(name, str) or name not in laws:
-        raise InputError(f"{where}: unknown law {name!r}{_nearest(name, laws)}; choose one of {', '.join(laws)}")
+        raise InputError(
+            f"{where}: unknown law {name!r}{_nearest(name, laws)}; choose one of {', '.join(laws)}, or import the "
+            "class of your own law first"
+        )
     cls = laws[name]
     options = {key: value for key, value in data.items() if key != "law"}
     keys = (*cls.mapping_keys(), *(("file",) if "eigenvalues" in cls.mapping_keys() else ()))

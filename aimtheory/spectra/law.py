@@ -128,6 +128,7 @@ class SpectralLaw(InitialLaw):
         """The numerics of ``S + sqrt(noise) Z``, Z a GOE of unit variance; ``InputError`` for a law that has none."""
         raise InputError(
             f"no semicircle convolution for a {type(self).__name__}; use Wishart, GOE, Atomic, Empirical or UserDensity"
+            ", or give the class noisy_spectrum: UserDensity(self.density, self.support).noisy_spectrum(noise)"
         )
 
     def noisy_mmse(self, precision: FloatArray) -> FloatArray:

@@ -17,6 +17,7 @@ from aimtheory.model.activations import (
     Polynomial,
     Softmax,
     activation,
+    activation_mapping,
 )
 
 ELEMENTWISE = [
@@ -106,6 +107,18 @@ def test_softmax_rows_are_probabilities_invariant_under_a_common_shift(row, shif
 def test_round_trip_through_name_and_parameters():
     for function in ALL:
         assert activation(function.name, **function.parameters) == function
+
+
+def test_an_activation_without_a_name_is_not_written_to_a_file():
+    """A file that could not be read back would lose the run in it."""
+
+    class Nameless(Erf):
+        @property
+        def name(self):
+            return "nameless"
+
+    with pytest.raises(InputError, match="set the class attribute activation_name of Nameless"):
+        activation_mapping(Nameless(), "")
 
 
 def test_errors_list_what_exists():
