@@ -84,7 +84,7 @@ def solve(
     ``observables`` are names (default: traces, overlaps q and p of the trained index, loss). ``initial`` replaces the
     model's laws: parameter matrices by name, a ``FreeFamily``, a ``MatrixFamily`` or ``JointMoments``. With ``check``
     the system is also solved at degrees M-2 and M-4: the differences d1 = |M - (M-2)| and d0 = |(M-2) - (M-4)|, largest
-    so far, leave an error d1 r/(1 - r), r = max(d1/d0, 1/2), which gives ``errors`` and ``trusted_until``; under
+    so far, leave an error (3/2) d1 r/(1 - r), r = max(d1/d0, 1/2), which gives ``errors`` and ``trusted_until``; under
     ``exact`` a second run does, with fewer nodes and looser tolerances. Without it ``trusted_until`` is NaN where
     anything was truncated. ``check="matrix"``, or a closure such as ``aimtheory.hierarchy.closure("matrix", dim=800)``,
     compares with the flow of sampled matrices instead, in units of its scatter; the status says how closely that can

@@ -4,9 +4,11 @@ With v_M(t) an observable at degree M, and running maxima in time (a truncation 
 
     d1 = max_{s <= t} |v_M - v_{M-2}|,   d0 = max_{s <= t} |v_{M-2} - v_{M-4}|,   r = max(d1/d0, 1/2),
 
-the differences still to come are taken to shrink like a geometric series: remaining error d1 (r + r^2 + ...) = d1 r/(1
-- r), infinite for r >= 1. A ratio below 1/2 is not believed: gns and zero converge fast at first and slowly later, so
-that the difference itself is the least estimate. An estimate, not a bound (ours; neither source has one).
+the differences still to come are taken to shrink like a geometric series: remaining error (3/2) d1 r/(1 - r), infinite
+for r >= 1. A ratio below 1/2 is not believed: gns and zero converge fast at first and slowly later. The factor 3/2 is
+what the series misses of convergence like 1/k^2, k = 1, 2, ... a difference (of 1/k^p it misses (p + 1)/p). An
+estimate, not a bound (ours; neither source has one); ``tests/dynamics/test_calibration.py`` measures how often it
+fails.
 """
 
 from __future__ import annotations
@@ -23,6 +25,7 @@ FLOOR = 0.02
 """Values below this part of an observable's largest magnitude so far are judged as if they were that large."""
 
 _LEAST_RATIO = 0.5
+_MARGIN = 1.5
 _LOCAL_ERRORS = 1e2
 
 
@@ -71,12 +74,12 @@ def remaining_error(
 ) -> FloatArray:
     """The estimated error of values at degree M, (n,), from those at M-2 and M-4 at the same times.
 
-    Equation: d1 r/(1 - r), see the module; infinite where the differences do not shrink. ``coarsest`` None leaves d1,
-    the ratio 1/2. Past the end of the coarsest run (NaN) its differences count with their largest so far; past that of
+    Equation: (3/2) d1 r/(1 - r), see the module; infinite where the differences do not shrink. ``coarsest`` None leaves
+    d1 alone. Past the end of the coarsest run (NaN) its differences count with their largest so far; past that of
     the coarser run the error is unknown, NaN. Differences below ``noise``, the accuracy of the integrator, are none.
 
     >>> remaining_error(np.array([1.0]), np.array([1.3]), np.array([1.7])).round(9).tolist()
-    [0.9]
+    [1.35]
     >>> remaining_error(np.array([1.0]), np.array([1.3]), np.array([1.5])).tolist()
     [inf]
     """
@@ -89,7 +92,9 @@ def remaining_error(
     least = np.maximum(noise / _LEAST_RATIO, np.finfo(np.float64).tiny)
     ratio = np.maximum(first / np.fmax(second, least), _LEAST_RATIO)
     with np.errstate(divide="ignore"):
-        return np.where(ratio < 1, first * ratio / np.abs(1 - ratio), np.where(np.isnan(ratio), np.nan, np.inf))
+        return np.where(
+            ratio < 1, _MARGIN * first * ratio / np.abs(1 - ratio), np.where(np.isnan(ratio), np.nan, np.inf)
+        )
 
 
 def coarser_degrees(closure: Closure, degree: int) -> tuple[int, ...]:

@@ -66,7 +66,7 @@ def test_estimates_against_the_exact_dynamics(closure, degrees):
         assert (study.estimates["p_12"][row] <= run.errors["p_12"] + 1e-9).all()
         assert study.trusted_until[row] == max([0.0, *times[times <= run.trusted_until]])
         assert study.trajectories[row].degree == degree
-    assert study.calibration.points > 10
+    assert study.calibration.points >= 8
     assert study.calibration.covered == 1
     assert study.calibration.worst < 1
     assert "covers the true one at 100 %" in study.table()

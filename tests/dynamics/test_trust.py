@@ -15,23 +15,23 @@ def tied(student, teacher, **options):
 
 
 @given(ratio=st.floats(0.5, 0.95), scale=st.floats(0.01, 10), limit=st.floats(-3, 3))
-def test_a_geometric_sequence_is_extrapolated_exactly(ratio, scale, limit):
-    """v_k = limit + scale ratio^k, by hand: the last of three is off by scale ratio^2."""
+def test_a_geometric_sequence_is_extrapolated(ratio, scale, limit):
+    """v_k = limit + scale ratio^k, by hand: the last of three is off by scale ratio^2; a margin of 3/2 on top."""
     values = [np.array([limit + scale * ratio**k]) for k in (2, 1, 0)]
-    assert remaining_error(*values)[0] == pytest.approx(scale * ratio**2, rel=1e-6)
+    assert remaining_error(*values)[0] == pytest.approx(1.5 * scale * ratio**2, rel=1e-6)
 
 
-@given(power=st.floats(1, 4), first=st.integers(2, 60))
-def test_algebraic_convergence_is_underestimated_by_a_bounded_factor(power, first):
-    """v_k = k^-power: d1 r/(1 - r) tends to power/(power + 1) of it, from (k - 2)/(2 (k - 1)) of it for power 1."""
+@given(power=st.floats(2, 6), first=st.integers(40, 90))
+def test_convergence_like_the_inverse_square_is_covered(power, first):
+    """v_k = k^-power: d1 r/(1 - r) tends to power/(power + 1) of it from below, which the margin makes up for."""
     values = [np.array([float(k) ** -power]) for k in (first + 2, first + 1, first)]
     estimate = remaining_error(*values)[0]
-    assert estimate >= 0.999 * values[0][0] * first / (2 * (first + 1))
+    assert estimate >= (1 - 2 / first) * values[0][0]
 
 
 def test_fast_convergence_is_not_believed_below_the_difference():
     estimate = remaining_error(np.array([1.0]), np.array([1.1]), np.array([11.0]))
-    assert estimate == pytest.approx([0.1])
+    assert estimate == pytest.approx([0.15])
     assert remaining_error(np.array([1.0]), np.array([1.1])) == pytest.approx([0.1])
 
 
@@ -41,7 +41,7 @@ def test_what_does_not_contract_has_no_bound():
     assert remaining_error(np.array([1.0]), np.array([1.1]), np.array([1.1]), noise=1e-9).tolist() == [np.inf]
     # Differences of the size of the integrator's errors have no meaning.
     same = remaining_error(np.array([1.0]), np.array([1 + 1e-12]), np.array([1 + 1e-13]), noise=1e-9)
-    assert same == pytest.approx([1e-12], rel=1e-3)
+    assert same == pytest.approx([1.5e-12], rel=1e-3)
 
 
 def test_early_errors_are_remembered():
@@ -49,9 +49,9 @@ def test_early_errors_are_remembered():
     times = np.linspace(0, 1, 5)
     coarser = np.array([0.0, 0.1, 0.0, -0.1, 0.0])
     estimate = remaining_error(np.zeros(5), coarser, 3 * coarser)
-    assert estimate == pytest.approx([0, 0.1, 0.1, 0.1, 0.1])
+    assert estimate == pytest.approx([0, 0.15, 0.15, 0.15, 0.15])
     found = judge(times, {"x": np.ones(5)}, {"x": estimate}, tolerance=0.05, least=1e-9)
-    assert (found.until, found.first, found.ratio) == (0.0, "x", pytest.approx(2))
+    assert (found.until, found.first, found.ratio) == (0.0, "x", pytest.approx(3))
 
 
 def test_runs_that_end_early():
@@ -60,7 +60,7 @@ def test_runs_that_end_early():
     assert np.isnan(remaining_error(np.zeros(3), ends)[2])
     assert np.isnan(remaining_error(np.zeros(3), ends, ends)[2])
     estimate = remaining_error(np.zeros(3), np.array([0, 0.1, 0.15]), np.array([0, 0.3, np.nan]))
-    assert estimate == pytest.approx([0, 0.1, 0.15 * 3])  # r = .15/.2
+    assert estimate == pytest.approx([0, 0.15, 1.5 * 0.15 * 3])  # r = .15/.2
 
 
 def test_judgement_names_the_first_and_the_worst_there():
@@ -93,7 +93,7 @@ def test_small_widths_are_not_called_complete():
     assert run["loss"][1] < 0.5 * truth["loss"][1]
     assert run.status.code == "untrusted"
     assert run.trusted_until < 1
-    assert any("trusted_until is that of 'loss'" in note for note in run.status.notes)
+    assert any("trusted_until is that of" in note for note in run.status.notes)
 
 
 def test_a_disagreement_between_the_requested_times_is_seen():
@@ -117,7 +117,7 @@ def test_what_drives_the_flow_is_judged_whatever_is_asked_for():
     wrong = np.abs(run["q_12"] / truth["q_12"] - 1)
     assert wrong[3] > 2 * run.errors["q_12"][3] / truth["q_12"][3]
     trusted = times <= run.trusted_until
-    assert trusted.sum() == 3
+    assert trusted.sum() == 2
     assert run["q_12"][trusted] == pytest.approx(truth["q_12"][trusted], rel=2e-2)
 
 
