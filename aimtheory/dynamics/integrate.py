@@ -1,14 +1,12 @@
-"""Integrating a closed model in time: Runge-Kutta of order eight, with events, and nothing lost on interruption."""
+"""Integrating a closed model in time, stiff or not, with events, and nothing lost on interruption."""
 
 from __future__ import annotations
 
 from collections.abc import Sequence
 from dataclasses import dataclass
-from typing import Any
 
 import numpy as np
 from numpy.typing import ArrayLike
-from scipy.integrate import DOP853
 
 from aimtheory.arrays import FloatArray
 from aimtheory.checks import check_finite
@@ -17,6 +15,7 @@ from aimtheory.dynamics.closed_model import ClosedModel
 from aimtheory.dynamics.coupling_values import Diagnostics
 from aimtheory.dynamics.dense_output import DenseOutput
 from aimtheory.dynamics.roots import roots_in_step
+from aimtheory.dynamics.stepping import StepPolynomial, Steps
 from aimtheory.errors import AimTheoryError, AssumptionError, InputError, NumericsError
 from aimtheory.hierarchy.observables import Observable
 from aimtheory.progress import Progress
@@ -186,7 +185,8 @@ def integrate(
     """Solve dy/dt = rhs(y) of a closed model from time 0 and report the states at ``times``.
 
     A keyboard interrupt, a blow-up (beyond 1e10 times the start) or a step size that vanishes end the integration with
-    what has been reached. Local error per step at most atol + rtol |y|.
+    what has been reached. Local error per step at most atol + rtol |y|. Runge-Kutta steps of order eight; where the
+    equations are stiff (late times, large weight decay) states of up to 1000 numbers take implicit ones.
     """
     final = float(times[-1])
     start = closed.system.initial
@@ -207,24 +207,17 @@ def integrate(
         # A drift of NaN at the very start is an error of the input, not of the integration.
         if final > 0 and start.size:
             with np.errstate(over="ignore", invalid="ignore"):
-                solver = DOP853(course.drift, 0.0, start, final, rtol=tolerances.rtol, atol=tolerances.atol)
-                while solver.status == "running":
-                    message = solver.step()
-                    if solver.status == "failed" or not np.isfinite(solver.y).all():
+                steps = Steps(course.drift, start, final, tolerances.rtol, tolerances.atol)
+                for piece in steps:
+                    if float(np.abs(steps.y).max()) > bound:
                         code = Ending.DIVERGED
-                        reason = course.refusal or message or "the state is not finite"
-                        notes.append(f"the integration stopped at t = {solver.t:.6g}: {reason}")
-                        break
-                    if float(np.abs(solver.y).max()) > bound:
-                        code = Ending.DIVERGED
-                        notes.append(f"the state exceeded {bound:.1e} at t = {solver.t:.6g}")
+                        notes.append(f"the state exceeded {bound:.1e} at t = {steps.t:.6g}")
                         break
                     step_seen = True
-                    arrived = course.branch_of(solver.y)
-                    piece = solver.dense_output()
-                    stop, ended = solver.t, False
+                    arrived = course.branch_of(steps.y)
+                    stop, ended = steps.t, False
                     for number, event in enumerate(events):
-                        new = event.gap(closed, solver.y, arrived)
+                        new = event.gap(closed, steps.y, arrived)
                         roots = _roots(closed, event, piece, course.branch, values[number], new, tolerances)
                         if roots and crossings[number] and abs(roots[0] - crossings[number][-1]) <= 1e-6 * piece.h:
                             # A point that touches the level at the end of the step before.
@@ -240,9 +233,9 @@ def integrate(
                         next_time += 1
                     reached = stop
                     if keep_dense:
-                        breakpoints.append(solver.t)
+                        breakpoints.append(steps.t)
                         step_states.append(piece.y_old)
-                        coefficients.append(np.array(piece.F))
+                        coefficients.append(piece.F)
                         if len(coefficients) * 8 * start.size > _DENSE_LIMIT:
                             keep_dense = False
                     if progress is not None:
@@ -258,8 +251,12 @@ def integrate(
                         crossings = [[t for t in crossed if t <= stop] for crossed in crossings]
                         break
                     course.branch = arrived
-                    course.mark(float(solver.t), arrived)
-                evaluations = solver.nfev
+                    course.mark(steps.t, arrived)
+                if steps.failed:
+                    code = Ending.DIVERGED
+                    reason = course.refusal or steps.message or "the state is not finite"
+                    notes.append(f"the integration stopped at t = {steps.t:.6g}: {reason}")
+                evaluations = steps.evaluations
         else:
             reached = final
             while next_time < len(times):
@@ -298,7 +295,7 @@ def integrate(
 def _roots(
     closed: ClosedModel,
     event: Crossing,
-    piece: Any,
+    piece: StepPolynomial,
     branch: Branch | None,
     at_left: float,
     at_right: float,
