@@ -10,7 +10,6 @@ from typing import Any
 import numpy as np
 from numpy.typing import ArrayLike
 from scipy.special import ndtri
-from scipy.stats import qmc
 
 from aimtheory.bayes.channel import Channel, check_overlap, check_split, check_variance
 from aimtheory.bayes.measured import Measured
@@ -332,6 +331,8 @@ class GeneralChannel(Channel):
                     weight = np.multiply.outer(weight, mass)
                 rules.append((normal, weight.ravel()))
         else:
+            from scipy.stats import qmc
+
             for seed in range(_RANDOMIZATIONS):
                 normal = ndtri(np.clip(qmc.Sobol(axes, seed=seed).random(_SOBOL), 1e-15, 1 - 1e-15))
                 rules.append((normal, np.full(_SOBOL, 1 / _SOBOL)))

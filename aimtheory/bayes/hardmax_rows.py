@@ -22,7 +22,6 @@ from dataclasses import dataclass
 
 import numpy as np
 from scipy.special import log_ndtr, ndtr, ndtri
-from scipy.stats import qmc
 
 from aimtheory.spectra.law import FloatArray
 
@@ -149,6 +148,8 @@ def ordered_row(points: FloatArray, prior: FloatArray) -> FloatArray:
 
 def uniform_points(dimension: int, count: int, seed: int) -> FloatArray:
     """Scrambled Sobol points strictly inside (0, 1), shape (count, dimension), count a power of two."""
+    from scipy.stats import qmc
+
     return np.asarray(np.clip(qmc.Sobol(dimension, seed=seed).random(count), 1e-15, 1 - 1e-15))
 
 

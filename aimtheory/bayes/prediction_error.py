@@ -23,7 +23,6 @@ from typing import NamedTuple
 
 import numpy as np
 from scipy.special import ndtr, ndtri
-from scipy.stats import multivariate_normal
 
 from aimtheory.arrays import real_array
 from aimtheory.bayes.channel import Channel
@@ -131,6 +130,8 @@ def _(channel: SignChannel, known: _Overlaps, rule: str, seed: int) -> Measured:
             if tau == 0:
                 miss = math.acos(correlation) / math.pi
             else:
+                from scipy.stats import multivariate_normal
+
                 law = multivariate_normal(cov=[[1, correlation], [correlation, 1]], allow_singular=True)
                 miss = float(ndtr(h) + ndtr(k) - 2 * law.cdf([h, k]))
         wrong += miss / channel.pairs

@@ -6,9 +6,8 @@ from collections.abc import Iterable, Mapping, Sequence
 from dataclasses import dataclass, field
 from fractions import Fraction
 from functools import cached_property
-from typing import Any, ClassVar
+from typing import TYPE_CHECKING, Any, ClassVar
 
-import networkx as nx
 import numpy as np
 import scipy.sparse as sps
 import sympy as sp
@@ -25,6 +24,9 @@ from aimtheory.records import Result, Variable, record
 from aimtheory.scalars import to_sympy
 from aimtheory.words import Word, canonical_trace, trace_name
 from aimtheory.words.packed import Codes, canonical_words
+
+if TYPE_CHECKING:
+    import networkx as nx
 
 
 def check_degree(degree: object) -> int:

@@ -16,7 +16,6 @@ from typing import Any
 
 import numpy as np
 from scipy.special import ndtri
-from scipy.stats import qmc
 
 from aimtheory.model import Context
 from aimtheory.model.losses import Loss
@@ -127,6 +126,8 @@ class PathwisePotential:
 
     def _draws(self, replicate: int, points: int) -> Iterator[FloatArray]:
         """Blocks of standard normal draws (rows, K, n) of one replicate."""
+        from scipy.stats import qmc
+
         rows, k = self._tokens**2, self.loss.indices
         columns = rows * k
         smooth = min(columns, _SOBOL)

@@ -12,7 +12,7 @@ from dataclasses import dataclass
 from functools import lru_cache
 
 import numpy as np
-from scipy import special, stats
+from scipy import special
 
 from aimtheory.errors import NumericsError
 
@@ -109,7 +109,9 @@ def needed_modes(rule: NormalRule, correlation: float, tolerance: float) -> int:
 
 def sobol_normals(dimension: int, log2_points: int, seed: int) -> np.ndarray:
     """2**log2_points scrambled Sobol points mapped to N(0, 1), shape (points, dimension)."""
-    sampler = stats.qmc.Sobol(dimension, scramble=True, rng=np.random.default_rng(seed))
+    from scipy.stats import qmc
+
+    sampler = qmc.Sobol(dimension, scramble=True, rng=np.random.default_rng(seed))
     uniform = sampler.random_base2(log2_points)
     return np.asarray(special.ndtri(np.clip(uniform, 2.0**-60, 1 - 2.0**-53)))
 

@@ -2,13 +2,14 @@
 
 from __future__ import annotations
 
+import math
 from collections.abc import Iterable, Sequence
 from dataclasses import dataclass
 from typing import Any, ClassVar, Protocol
 
 import numpy as np
 from numpy.typing import NDArray
-from scipy import stats
+from scipy.special import log_ndtr
 
 from aimtheory.errors import InputError
 from aimtheory.model import AttentionModel
@@ -193,6 +194,8 @@ def _significance(
 
 def _gaussian_equivalent(ratio: FloatArray, freedom: FloatArray) -> FloatArray:
     """The Gaussian deviate with the tail probability that Student's t gives to the ratio."""
+    from scipy import stats
+
     plain = ~np.isfinite(freedom)
     tail = stats.t.logsf(np.abs(ratio), np.where(plain, 1.0, freedom))
     deviate = np.array([_deviate(float(value)) for value in tail])
@@ -205,8 +208,8 @@ def _deviate(log_tail: float) -> float:
         return float("nan") if np.isnan(log_tail) else float("inf")
     x = max(0.0, float(np.sqrt(max(0.0, -2 * (log_tail + np.log(2.0))))))
     for _ in range(60):
-        value = float(stats.norm.logsf(x))
-        slope = -float(np.exp(stats.norm.logpdf(x) - value))
+        value = float(log_ndtr(-x))
+        slope = -math.exp(-0.5 * x * x - 0.5 * math.log(2 * math.pi) - value)
         change = (value - log_tail) / slope
         x = max(0.0, x - change)
         if abs(change) < 1e-12 * max(1.0, x):
