@@ -50,9 +50,7 @@ def register(subparsers: Subparsers) -> None:
         choices=FORMATS,
         help="text (default), latex document, json, graphml, python module of a closure, figure of the graph",
     )
-    parser.add_argument(
-        "--closure", metavar="NAME", help="the closure whose equations --format python writes (default zero)"
-    )
+    parser.add_argument("--closure", help="the closure whose equations --format python writes (default zero)")
     add_observables(parser)
     parser.set_defaults(run=run)
 

@@ -134,7 +134,7 @@ def test_more_digits_agree_with_floats_and_with_each_other(run):
         assert float(long) == pytest.approx(value, abs=1e-10)
         with mp.workdps(40):
             assert abs(mp.mpf(short) - mp.mpf(long)) < mp.mpf(10) ** -24
-    assert more["mmse_digits"][0] in run("curve", "--width", "0.5", "--alpha", "1/50,0.1", "--digits", "34")
+    assert fewer["mmse_digits"][0] in run("curve", "--width", "0.5", "--alpha", "1/50", "--digits", "25")
 
 
 def test_thresholds_are_exact_or_say_that_they_are_not(run):
@@ -192,7 +192,7 @@ def test_files_hold_the_result_and_are_drawn(run, tmp_path, capsys):
     for command, extra in (("curve", ("--width", "1/2")), ("diagram", ("--width", "0.3:1:3"))):
         arguments = (command, *extra, "--alpha", "0:0.2:5")
         record = strict(run(*arguments, "--json"))
-        for suffix in (".json", ".nc", ".png", ".pdf", ".svg"):
+        for suffix in (".json", ".nc", ".png", ".pdf" if command == "curve" else ".svg"):
             run(*arguments, "-o", str(tmp_path / f"{command}{suffix}"))
         stored = strict((tmp_path / f"{command}.json").read_text())
         assert stored.pop("record")["kind"] == record["kind"]
@@ -204,10 +204,9 @@ def test_files_hold_the_result_and_are_drawn(run, tmp_path, capsys):
         run(*arguments, "-o", str(tmp_path / f"{command}.csv"))
         assert len((tmp_path / f"{command}.csv").read_text().splitlines()) == 1 + np.size(record["mmse"])
         assert (tmp_path / f"{command}.png").read_bytes().startswith(b"\x89PNG")
-        for source in (f"{command}.json", f"{command}.nc"):
-            figure = tmp_path / f"again-{source}.png"
-            assert main(["plot", str(tmp_path / source), "-o", str(figure)]) == 0
-            assert figure.read_bytes() == (tmp_path / f"{command}.png").read_bytes()
+        source, figure = tmp_path / f"{command}{'.json' if command == 'curve' else '.nc'}", tmp_path / f"{command}2.png"
+        assert main(["plot", str(source), "-o", str(figure)]) == 0
+        assert figure.read_bytes() == (tmp_path / f"{command}.png").read_bytes()
         capsys.readouterr()
     both = tmp_path / "both.png"
     assert main(["plot", str(tmp_path / "curve.json"), str(tmp_path / "curve.nc"), "-o", str(both)]) == 0

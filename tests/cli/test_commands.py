@@ -222,7 +222,6 @@ def test_plot_draws_each_kind_of_result(run, tmp_path):
     run("truncation", "exact-linear", "--degrees", "4,6", "-o", study)
     for number, arguments in enumerate(
         [
-            (nc,),
             (nc, js),
             (js,),
             (study,),

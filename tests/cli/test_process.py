@@ -35,14 +35,16 @@ def test_as_a_module_stdout_is_one_json_object():
 
 
 def test_an_error_in_a_process_has_code_2_and_no_traceback():
-    done = subprocess.run([sys.executable, "-m", "aimtheory", "solve", "nope"], capture_output=True, text=True)
+    command = [sys.executable, "-m", "aimtheory", "solve", "tied-softmax", "--times", "nan,1"]
+    done = subprocess.run(command, capture_output=True, text=True)
     assert done.returncode == 2
     assert done.stdout == ""
     assert done.stderr.count("\n") == 1
 
 
 def test_a_reader_that_leaves_is_no_error():
-    command = f"{sys.executable} -m aimtheory derive tied-softmax --degree 8 --format python | head -c 10"
+    # true is gone long before the command has something to say.
+    command = f"{sys.executable} -m aimtheory models --show tied-softmax | true"
     done = subprocess.run(["bash", "-c", command], capture_output=True, text=True)
     assert done.stderr == ""
 
