@@ -168,7 +168,8 @@ def _spectrum(runs: list[Any], simulations: list[Any], arguments: argparse.Names
             units = f"{time_unit(run.model)} in the trajectory and {time_unit(simulation.model)} in the simulation"
             raise InputError(f"t = {time:g} is two times, {units}: their models are different ones")
     matrix = arguments.matrix or str(run.views.trainable_letters[0])
-    measure = run.spectral_measure(time, matrix)
+    smoothed = arguments.resolution is not None
+    law = run.spectral_measure(time, matrix) if smoothed else run.spectral_law(time, matrix)
     eigenvalues = None
     if simulations:
         simulation = simulations[0]
@@ -181,7 +182,7 @@ def _spectrum(runs: list[Any], simulations: list[Any], arguments: argparse.Names
                 f"the simulation has no time {time:g}; its times are {', '.join(f'{t:g}' for t in simulation.times)}"
             )
         eigenvalues = simulation.eigenvalues[matrix][:, column]
-    return spectrum_plot(measure, eigenvalues, time=time, matrix=matrix, resolution=arguments.resolution)
+    return spectrum_plot(law, eigenvalues, time=time, matrix=matrix, resolution=arguments.resolution)
 
 
 __all__ = ["draw", "register", "run"]

@@ -227,6 +227,11 @@ class Trajectory(Result):
         """
         return self.system.spectrum(*self._letter_and_state(time, name))
 
+    def spectral_law(self, time: float, name: str | None = None) -> DressedSpectrum | SpectralMeasure:
+        """The exact law of a matrix at a time where the closure has it (``spectrum``), else ``spectral_measure``."""
+        letter, state = self._letter_and_state(time, name)
+        return self.system.spectral_law(letter, state)
+
     def spectral_density(self, time: float, grid: ArrayLike, name: str | None = None) -> FloatArray:
         """Density of the continuous part of the spectrum on a grid, same shape; see ``spectrum``."""
         return self.spectrum(time, name).density(grid)

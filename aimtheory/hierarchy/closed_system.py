@@ -85,6 +85,10 @@ class ClosedSystem(ABC):
             "applies, or smooth the nodes of spectral_measure"
         )
 
+    def spectral_law(self, letter: Letter, state: FloatArray) -> DressedSpectrum | SpectralMeasure:
+        """The best that is known of the spectrum: the limiting law where the closure has it, nodes elsewhere."""
+        return self.spectral_measure(letter, state)
+
 
 class Closure(ABC):
     """A way to close the hierarchy, chosen by name or as a value with its own options.

@@ -97,7 +97,9 @@ class DressedSpectrum:
 
         for nodes in self._bands[0]:
             for rows, tau, slope in real_zeros(nodes, D, evaluate):
-                _, _, sigma, scaled, _, _ = self._dressing(nodes, tau)
+                # Zeros that have run far from the band overflow here, and count for nothing below.
+                with np.errstate(all="ignore"):
+                    _, _, sigma, scaled, _, _ = self._dressing(nodes, tau)
                 pole = nodes.pole(tau, slope)
                 used = pole != 0
                 g[rows[used]] += pole[used] * scaled[used]

@@ -11,7 +11,7 @@ from aimtheory.cli import demo, main
 
 @pytest.fixture
 def small(monkeypatch):
-    for name, value in {"_DIM": 30, "_SEEDS": 3, "_RATE": 0.1, "_BATCH": 16, "_SPECTRUM_DEGREE": 7}.items():
+    for name, value in {"_DIM": 30, "_SEEDS": 3, "_RATE": 0.1, "_BATCH": 16}.items():
         monkeypatch.setattr(demo, name, value)
 
 

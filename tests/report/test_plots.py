@@ -195,6 +195,31 @@ def test_spectrum_density_integrates_to_one_and_states_its_resolution(gns, simul
     assert max(integral.get_lines()[-1].get_ydata()) == pytest.approx(1.0)
 
 
+def test_the_exact_spectrum_is_drawn_between_its_edges():
+    """A student of rank 3/10: an atom of mass 7/10 at 0, a band away from it, nothing below 0."""
+    model = aim.AttentionModel.teacher_student(
+        tokens=1, activation="linear", parameterization="tied",
+        student=aim.Wishart(width="3/10", trace=1), teacher=aim.Wishart(width=1, trace=1),
+    )  # fmt: skip
+    law = aim.solve(model, times=[0, 1.0], check=False).spectral_law(1.0)
+    flow = aim.solve(model, closure="matrix", dim=100, times=[0, 1.0], check=False)
+    eigenvalues = flow.spectral_measure(1.0).nodes
+    figure = spectrum_plot(law, eigenvalues, time=1.0)
+    density, integral = figure.axes
+    (line,) = lines_with(density)
+    assert np.trapezoid(line.get_ydata(), line.get_xdata()) == pytest.approx(0.3, abs=1e-3)
+    assert line.get_xdata().min() > 0
+    assert "0.7" in [text.get_text() for text in density.texts]
+    area = sum(patch.get_width() * patch.get_height() for patch in density.patches)
+    assert area == pytest.approx(0.3)
+    drawn = next(line for line in integral.get_lines() if line.get_label() == "theory, exact")
+    empirical = np.searchsorted(eigenvalues, drawn.get_xdata(), side="right") / len(eigenvalues)
+    away = np.abs(drawn.get_xdata()) > 0.05
+    assert np.abs(empirical - drawn.get_ydata())[away].max() < 0.05
+    with pytest.raises(InputError, match="not smoothed"):
+        spectrum_plot(law, resolution=0.1)
+
+
 def test_spectrum_of_a_single_atom_and_bad_eigenvalues():
     atom = SpectralMeasure(np.array([2.0]), np.array([1.0]))
     assert isinstance(spectrum_plot(atom), Figure)

@@ -190,6 +190,11 @@ class ExactSystem(ClosedSystem):
         exponent = 2 * (state[:count] @ self.flow.powers[self._linear]) if count else np.zeros(1)
         return DressedSpectrum(self.student(state), self.rules.fixed, self.rules.start_law, exponent)
 
+    def spectral_law(self, letter: Letter, state: FloatArray) -> DressedSpectrum | SpectralMeasure:
+        """The limiting law of S(t); the nodes of a fixed matrix."""
+        moves = letter.base == self.flow.student
+        return self.spectrum(letter, state) if moves else self.spectral_measure(letter, state)
+
     def spectral_measure(self, letter: Letter, state: FloatArray) -> SpectralMeasure:
         """S(t) by atoms and nodes on its bands, which the exact density weighs; a fixed matrix by its quadrature."""
         if letter.base == self.flow.student:
