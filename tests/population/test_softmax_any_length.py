@@ -6,6 +6,7 @@ import pytest
 from aimtheory.errors import InputError
 from aimtheory.model.activations import Softmax
 from aimtheory.model.losses import CrossEntropy, MeanSquaredError
+from aimtheory.model.value_loss import ValueLoss
 from aimtheory.population import potential
 from aimtheory.population.gumbel_smoothing import COARSE, FINE, Resolution, gumbel_derivatives
 from aimtheory.population.row_lengths import RowLengths
@@ -56,6 +57,29 @@ def test_table_of_the_tied_potential(tokens):
     assert found.method == "rows"
     assert found.value == pytest.approx(TABLE[tokens], abs=1e-9)
     assert found.error < 1e-8
+
+
+@pytest.mark.parametrize("tokens", [2, 3])
+def test_overlaps_of_values_are_the_cubature_of_all_forms(tokens):
+    """What the overlap of two value matrices multiplies, a head with itself and two heads, at C = 1."""
+    mean, q1, q2 = order_parameters(2, 7)
+    loss = ValueLoss(Softmax(2), Softmax("1/2"))
+    for term in loss.trace_terms():
+        found = potential(term, tokens).gradients(mean, q1, q2)
+        expected = by_cubature(term, tokens, None).gradients(mean, q1, q2)
+        assert (found.method, expected.method) == ("rows", "grid")
+        for name in ("mean", "q1", "q2"):
+            np.testing.assert_allclose(getattr(found, name), getattr(expected, name), atol=1e-9, err_msg=name)
+        assert SoftmaxRows.of(term, tokens, exchangeable(tokens, 1.2, 0.2)) is None
+
+
+def test_values_at_a_thousand_tokens_are_the_squared_error_at_equal_values():
+    """With all overlaps of values 1 the value loss is the mean squared error between the attention matrices."""
+    mean, q1, q2 = order_parameters(2, 3)
+    terms = ValueLoss("softmax").trace_terms()
+    total = sum(potential(term, 1024).value(mean, q1, q2).value for term in terms)
+    expected = potential(MeanSquaredError("softmax"), 1024).value(mean, q1, q2).value
+    assert total == pytest.approx(expected, rel=1e-9)
 
 
 @pytest.mark.parametrize("loss", LOSSES, ids=lambda v: str(v)[:40])
