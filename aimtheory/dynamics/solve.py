@@ -192,6 +192,8 @@ class _Verdict:
 
 
 def _crossings(closed: ClosedModel, events: Sequence[Event]) -> tuple[Crossing, ...]:
+    if not isinstance(events, Iterable):
+        raise InputError(f"events = {events!r} is not a list of events; write [aim.Event('p_12', 0.3)]")
     for event in events:
         if not isinstance(event, Event):
             raise InputError(f"event {event!r} is not an Event; write aim.Event('p_12', 0.3)")

@@ -236,3 +236,19 @@ def test_representations(model):
     assert run._repr_latex_().startswith("$$")
     assert run.status.code == "unchecked"
     assert len(run.times) == 2
+
+
+@pytest.mark.parametrize(
+    ("events", "message"),
+    [
+        (aim.Event("p_12", 0.1), "is not a list of events"),
+        (3, "is not a list of events"),
+        (["p_12"], "'p_12' is not an Event"),
+        ([aim.Event("spectrum", 0.1)], "unknown observable 'spectrum'"),
+        ([aim.Event(("p_12", "t_1"), 0.1)], "neither a name such as 'p_12' nor a word"),
+        ([aim.Event("q_1", 0.1)], "does not fit a model with 2 indices"),
+    ],
+)
+def test_events_that_are_none_or_not_scalar(events, message):
+    with pytest.raises(aim.InputError, match=message):
+        aim.solve(aim.models.load("tied-linear"), times=[0, 1], events=events)
