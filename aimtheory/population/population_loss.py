@@ -74,6 +74,8 @@ class ContextPotential:
         self, mean: FloatArray, q1: FloatArray, q2: FloatArray, traces: FloatArray
     ) -> tuple[FloatArray, FloatArray, FloatArray]:
         extra = len(traces)
+        if not extra:
+            return mean, q1, q2
         pad = ((0, extra), (0, extra))
         return np.concatenate([mean, traces / self._scale]), np.pad(q1, pad), np.pad(q2, pad)
 

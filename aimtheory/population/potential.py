@@ -233,8 +233,11 @@ class Potential:
             check_order_parameters(q1 - q2, "q1 - q2")
 
     def _flat(self, mean: np.ndarray, q1: np.ndarray, q2: np.ndarray) -> np.ndarray:
-        upper = np.triu_indices(self.indices)
-        return np.concatenate([mean, q1[upper], q2[upper]])
+        return np.concatenate([mean, q1[self._upper], q2[self._upper]])
+
+    @cached_property
+    def _upper(self) -> tuple[np.ndarray, np.ndarray]:
+        return np.triu_indices(self.indices)
 
     def _closed_at(self, mean: np.ndarray) -> tuple[Callable[..., Any], Callable[..., Any]] | None:
         if self._closed is not None:
@@ -330,7 +333,7 @@ class Potential:
         if self._closed_tied is not None:
             if not self.has_closed_form:
                 check_order_parameters(matrix, "q")
-            value = float(self._closed_tied[0](*matrix[np.triu_indices(self.indices)].tolist())[0])
+            value = float(self._closed_tied[0](*matrix[self._upper].tolist())[0])
             return Estimate(self._finite(value), _ROUNDING * max(1.0, abs(value)), "closed form")
         check_order_parameters(matrix, "q")
         value, _, error = self._tied(matrix)
