@@ -107,10 +107,16 @@ class Views(Uncached):
 
     def expand(self, word: Word) -> Word:
         """A word in views as a word in parameters."""
-        result = Word((), word.rows)
-        for letter in word:
-            result = result * (self.expansion[letter.T].T if letter.transposed else self.expansion[letter])
-        return result
+        if word not in self._expanded:
+            result = Word((), word.rows)
+            for letter in word:
+                result = result * (self.expansion[letter.T].T if letter.transposed else self.expansion[letter])
+            self._expanded[word] = result
+        return self._expanded[word]
+
+    @cached_property
+    def _expanded(self) -> dict[Word, Word]:
+        return {}
 
     def read(self, word: Word) -> Word:
         """A word in parameters as a word in views; closed words are rotated to start in the embedding space if need
