@@ -18,6 +18,8 @@ from aimtheory.cli.options import (
 from aimtheory.cli.session import INTERRUPTED_CODE, Session, suffix_of
 from aimtheory.files import RESULT_SUFFIXES
 
+_CHECKS: dict[str, bool | str] = {"degrees": True, "matrix": "matrix", "none": False}
+
 
 def register(subparsers: Subparsers) -> None:
     """Add the command."""
@@ -45,6 +47,13 @@ def register(subparsers: Subparsers) -> None:
     )
     parser.add_argument("--dim", type=int, help="dimension d of --closure matrix")
     parser.add_argument("--seed", type=int, help="seed of --closure matrix")
+    parser.add_argument(
+        "--check",
+        default="degrees",
+        choices=tuple(_CHECKS),
+        help="what the error is estimated from: lower degrees (of exact, a second quadrature), the flow of sampled "
+        "matrices, or nothing (default %(default)s)",
+    )
     add_times(parser, "0:4:9")
     add_observables(parser)
     parser.add_argument(
@@ -83,6 +92,7 @@ def run(arguments: argparse.Namespace, session: Session) -> int:
         closure=arguments.closure,
         observables=read_names(arguments.observables),
         events=[*read_events(arguments.events, False), *read_events(arguments.stop, True)],
+        check=_CHECKS[arguments.check],
         rtol=arguments.rtol,
         atol=arguments.atol,
         progress=session.progress(f"solving to t = {times[-1]:g}"),

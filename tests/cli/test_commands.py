@@ -106,6 +106,18 @@ def test_solve_json_has_the_values_of_the_library(run):
     assert record["values"]["p_12"][1:] == pytest.approx([0.11237, 0.22110], abs=2e-4)
 
 
+def test_solve_says_what_it_was_checked_against(run):
+    options = ("--closure", "zero", "--degree", "6", "--times", "0,0.01,4", "--observables", "p_12", "--json")
+    degrees = strict(run("solve", "tied-softmax", *options))
+    assert degrees["status"] == "untrusted"
+    assert degrees["errors"]["p_12"][2] is None or degrees["errors"]["p_12"][2] > 0.01
+    assert strict(run("solve", "tied-softmax", *options, "--check", "none"))["status"] == "unchecked"
+    short = ("--times", "0,0.001", "--observables", "p_12", "--json")
+    assert (
+        "6 flows of matrices at d = 200" in strict(run("solve", "tied-linear", *short, "--check", "matrix"))["advice"]
+    )
+
+
 def test_solve_saves_a_trajectory_that_loads(run, tmp_path):
     path = tmp_path / "run.nc"
     out = run("solve", "tied-softmax", "--degree", "5", "--times", "0,0.1,0.2", "-o", str(path))
