@@ -121,7 +121,11 @@ def test_tied_models_against_the_exact_dynamics(closure):
 
 
 def random_other(seed):
-    """Untied (linear, hermite2) or direct (these and erf), widths 1/4-2, traces .2-2, decay 0-2, t <= 2."""
+    """Untied (linear, hermite2) or direct (linear, erf), widths 1/4-2, traces .2-2, decay 0-2, t <= 2.
+
+    Not direct hermite2: q_12 = 0 is a saddle between S_2 and -S_2, where the limit stays and which matrices leave at t ~
+    log d, with either sign.
+    """
     rng = np.random.default_rng([seed, 2027])
 
     def between(low, high):
@@ -135,7 +139,7 @@ def random_other(seed):
     )
     model = aim.AttentionModel.teacher_student(
         tokens=1,
-        activation=str(rng.choice(["linear", "hermite2"] if untied else ["linear", "hermite2", "erf"])),
+        activation=str(rng.choice(["linear", "hermite2"] if untied else ["linear", "erf"])),
         parameterization="untied" if untied else "direct",
         weight_decay=float(rng.choice([0.0, rng.uniform(0, 2)])),
         student=student,
