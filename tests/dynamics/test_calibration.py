@@ -123,8 +123,8 @@ def test_tied_models_against_the_exact_dynamics(closure):
 def random_other(seed):
     """Untied (linear, hermite2) or direct (linear, erf), widths 1/4-2, traces .2-2, decay 0-2, t <= 2.
 
-    Not direct hermite2: q_12 = 0 is a saddle between S_2 and -S_2, where the limit stays and which matrices leave at t ~
-    log d, with either sign.
+    Not direct hermite2: q_12 = 0 is a saddle between S_2 and -S_2, where the limit stays and which matrices leave at
+    t ~ log d, with either sign.
     """
     rng = np.random.default_rng([seed, 2027])
 
