@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+from collections.abc import Sequence
 from dataclasses import dataclass
 
 import numpy as np
@@ -12,6 +13,19 @@ from aimtheory.frozen import ByValue
 from aimtheory.records import record
 
 FloatArray = NDArray[np.float64]
+
+
+def nested(x: FloatArray, coefficients: Sequence[FloatArray] | FloatArray) -> FloatArray:
+    """x(c_0 + (1-x)(c_1 + x(c_2 + ...))), the interpolant within a step, 0 at x = 0.
+
+    >>> float(nested(np.array(0.5), [1.0, 2.0]))
+    1.0
+    """
+    total = np.zeros(np.broadcast_shapes(np.shape(x), np.shape(coefficients[0])))
+    for power in reversed(range(len(coefficients))):
+        total += coefficients[power]
+        total *= x if power % 2 == 0 else 1 - x
+    return total
 
 
 @record("dense-output")
@@ -38,11 +52,7 @@ class DenseOutput(ByValue):
         step = np.clip(np.searchsorted(self.breakpoints, points, side="right") - 1, 0, len(self.states) - 1)
         width = self.breakpoints[step + 1] - self.breakpoints[step]
         x = ((points - self.breakpoints[step]) / width)[:, None]
-        total = np.zeros((len(points), self.states.shape[1]))
-        for power in range(self.coefficients.shape[1]):
-            total += self.coefficients[step, self.coefficients.shape[1] - 1 - power]
-            total *= x if power % 2 == 0 else 1 - x
-        return total + self.states[step]
+        return self.states[step] + nested(x, np.moveaxis(self.coefficients[step], 1, 0))
 
 
-__all__ = ["DenseOutput"]
+__all__ = ["DenseOutput", "nested"]

@@ -243,14 +243,7 @@ def _compare(task: _Task, run: _Run) -> _Comparison:
     # The overlaps that drive the flow too: where they are wrong, all is, whether or not it shows in what was asked for.
     watched = {one.name: one for one in (*task.observables, *driving_observables(closed.model, closed.views))}
     readable = [one for one in watched.values() if rivals[0].closed.holds(one)]
-    grid = result.times
-    if result.dense is not None and grid[-1] > 0:
-        # Between the requested times too: a disagreement there must not hide.
-        grid = finer_times(grid, result.dense.breakpoints, _POINTS if closed.second_rule is None else _POINTS // 4)
-        states = result.dense(grid)
-    else:
-        states = result.states
-    fine = read_states(closed, readable, states, [result.branch_at(float(t)) for t in grid])
+    grid, fine = _read_between(task, run, readable, _POINTS if closed.second_rule is None else _POINTS // 4)
     coarse, interrupted = [], False
     for rival in rivals:
         table, stopped = _read_on(rival, readable, grid)
@@ -274,30 +267,25 @@ def _compare(task: _Task, run: _Run) -> _Comparison:
         )
     if result.dense is None and grid[-1] > 0:
         notes.append("errors were compared at the requested times only, not between them: no dense output was kept")
-    least = 1e3 * tolerances.atol / task.trust
-    judgement = judge(grid, fine, estimates, tolerance=task.trust, least=least)
+    judgement = judge(grid, fine, estimates, tolerance=task.trust, least=_least(tolerances, task))
     return _Comparison(errors, judgement, rivals, unread, interrupted, tuple(notes))
 
 
 def _compare_with_matrices(task: _Task, run: _Run, flow: Matrix) -> _Comparison:
     """Run the flow of sampled matrices and judge what its scatter does not explain."""
     result = run.integration
-    grid, states = result.times, result.states
-    if result.dense is not None and grid[-1] > 0:
-        grid = finer_times(grid, result.dense.breakpoints, _POINTS // 4)
-        states = result.dense(grid)
-    chosen = task.observables
-    ours = read_states(task.closed, chosen, states, [result.branch_at(float(t)) for t in grid])
+    chosen = list(task.observables)
+    grid, ours = _read_between(task, run, chosen, _POINTS // 4)
     tolerances = Tolerances(max(task.tolerances.rtol, _MATRIX_RTOL), max(task.tolerances.atol, _MATRIX_RTOL / 100))
     samples, stopped = [], False
     for sample in flow_samples(flow, task.closed.initial_law):
         sampled = replace(task.closed, closure=sample, degree=None, choice=None)
-        table, stopped = _read_on(_Rival(sampled, tolerances, ""), list(chosen), grid)
+        table, stopped = _read_on(_Rival(sampled, tolerances, ""), chosen, grid)
         samples.append(table)
         if stopped:
             break
     distance = {name: MatrixDistance.of(values, [table[name] for table in samples]) for name, values in ours.items()}
-    least = 1e3 * tolerances.atol / task.trust
+    least = _least(tolerances, task)
     unexplained = {name: one.unexplained for name, one in distance.items()}
     judgement = judge(grid, ours, unexplained, tolerance=task.trust, least=least)
     where = np.searchsorted(grid, result.times)
@@ -305,6 +293,23 @@ def _compare_with_matrices(task: _Task, run: _Run, flow: Matrix) -> _Comparison:
     relative = {name: one.scatter / magnitude(ours[name], least) for name, one in distance.items()}
     notes = (matrix_note(flow, len(samples), distance, relative, task.trust),)
     return _Comparison(errors, judgement, (), (), stopped, notes)
+
+
+def _read_between(
+    task: _Task, run: _Run, wanted: Sequence[Observable], points: int
+) -> tuple[FloatArray, dict[str, FloatArray]]:
+    """Observables at the times and at about so many between them, where a disagreement must not hide."""
+    result = run.integration
+    grid, states = result.times, result.states
+    if result.dense is not None and grid[-1] > 0:
+        grid = finer_times(grid, result.dense.breakpoints, points)
+        states = result.dense(grid)
+    return grid, read_states(task.closed, wanted, states, [result.branch_at(float(t)) for t in grid])
+
+
+def _least(tolerances: Tolerances, task: _Task) -> float:
+    """The size below which values are zero to the accuracy of the integrator, and are not judged."""
+    return 1e3 * tolerances.atol / task.trust
 
 
 def _read_on(rival: _Rival, wanted: list[Observable], grid: FloatArray) -> tuple[dict[str, FloatArray], bool]:

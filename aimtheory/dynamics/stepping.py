@@ -11,6 +11,7 @@ import numpy as np
 from scipy.integrate import DOP853, LSODA
 
 from aimtheory.arrays import FloatArray
+from aimtheory.dynamics.dense_output import nested
 
 _EDGE = 6.1
 """h |lambda| at the edge of the stability region of the explicit method on the negative axis."""
@@ -43,7 +44,7 @@ class StepPolynomial:
 
     def __call__(self, time: float) -> FloatArray:
         """The state at a time within the step."""
-        return self.y_old + _basis(np.array([(time - self.t_old) / self.h]))[0] @ self.F
+        return self.y_old + nested(np.array((time - self.t_old) / self.h), self.F)
 
     @classmethod
     def of(cls, piece: Any) -> StepPolynomial:
@@ -55,19 +56,11 @@ class StepPolynomial:
         return cls(piece.t_old, piece.t, values[0].copy(), inverse @ (values[1:] - values[0]))
 
 
-def _basis(x: FloatArray) -> FloatArray:
-    """x, x(1-x), x^2(1-x), ...: what the coefficients of ``DenseOutput`` multiply, (len(x), 7)."""
-    columns = [x]
-    for power in range(6):
-        columns.append(columns[-1] * (1 - x if power % 2 == 0 else x))
-    return np.stack(columns, axis=1)
-
-
 @lru_cache(maxsize=1)
 def _nodes() -> tuple[FloatArray, FloatArray]:
     """Eight nodes in [0, 1], both ends among them, and the coefficients from the values at the last seven."""
     nodes = (1 - np.cos(np.pi * np.arange(8) / 7)) / 2
-    return nodes, np.asarray(np.linalg.inv(_basis(nodes[1:])), dtype=np.float64)
+    return nodes, np.asarray(np.linalg.inv(nested(nodes[1:, None], np.eye(7))), dtype=np.float64)
 
 
 class Steps:

@@ -6,10 +6,10 @@ from collections.abc import Mapping, Sequence
 from fractions import Fraction
 
 import sympy as sp
-from sympy.printing.numpy import NumPyPrinter
 
 from aimtheory.hierarchy.closure_map import ClosureMap, check_closure_map
 from aimtheory.hierarchy.moments import MomentHierarchy, moment_symbol
+from aimtheory.hierarchy.system_source import numpy_text
 from aimtheory.words import Word
 
 
@@ -34,7 +34,9 @@ def moment_drift_source(
         "    result = np.zeros(m.shape)",
     ]
     if supplied:
-        lines += ["    c = (", *(f"        {_numpy(value, hierarchy)}," for value in supplied.values()), "    )"]
+        numbered = {moment_symbol(word): sp.Symbol(f"m[{n}]", real=True) for word, n in position.items()}
+        given = [f"        {numpy_text(value.xreplace(numbered))}," for value in supplied.values()]
+        lines += ["    c = (", *given, "    )"]
     for n, word in enumerate(hierarchy.words):
         # A word without letters is tr 1 = 1: the term is the coupling itself.
         kept = [
@@ -53,12 +55,6 @@ def _place(word: Word, position: Mapping[Word, int], supplied: Mapping[Word, int
     if not len(word):
         return None
     return f"m[{position[word]}]" if word in position else f"c[{supplied[word]}]"
-
-
-def _numpy(value: sp.Expr, hierarchy: MomentHierarchy) -> str:
-    """An expression of the moments as numpy code."""
-    names = {moment_symbol(word): sp.Symbol(f"m[{n}]", real=True) for n, word in enumerate(hierarchy.words)}
-    return str(NumPyPrinter().doprint(value.xreplace(names))).replace("numpy.", "np.")
 
 
 def _term(coefficient: Fraction, coupling: str, target: str | None) -> str:

@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from collections.abc import Mapping, Sequence
+from collections.abc import Mapping
 from dataclasses import dataclass
 
 import numpy as np
@@ -152,17 +152,13 @@ def feature_products(population: PopulationLoss) -> tuple[FeatureProducts, ...] 
                         trace,
                         slots.combination,
                         site.coupling,
-                        _outputs([function.expressions(FEATURE) for function in site.functions]),
+                        tuple(function.expressions(FEATURE) for function in site.functions),
                         law.first,
                         law.second,
                         law.mean,
                     )
                 )
     return tuple(found)
-
-
-def _outputs(functions: Sequence[tuple[sp.Expr, ...]]) -> tuple[tuple[sp.Expr, ...], ...]:
-    return tuple(tuple(sp.sympify(output) for output in outputs) for outputs in functions)
 
 
 __all__ = [

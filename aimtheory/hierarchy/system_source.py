@@ -10,7 +10,9 @@ from collections.abc import Iterable, Sequence
 from typing import Any
 
 import numpy as np
+import sympy as sp
 from numpy.typing import ArrayLike
+from sympy.printing.numpy import NumPyPrinter
 
 from aimtheory.words import Letter
 
@@ -50,6 +52,16 @@ def array_text(values: ArrayLike) -> str:
     return "array(\n" + "\n".join(f'    "{piece}"' for piece in pieces) + f"{shape},\n)"
 
 
+def numpy_text(expression: sp.Expr) -> str:
+    """An expression as numpy code.
+
+    >>> x = sp.Symbol("x")
+    >>> numpy_text(sp.exp(-x) / 2)
+    '(1/2)*np.exp(-x)'
+    """
+    return str(NumPyPrinter().doprint(expression)).replace("numpy.", "np.").replace("math.erf", "erf")
+
+
 def tuple_source(name: str, items: Sequence[str]) -> str:
     """A tuple of texts as an assignment, one a line."""
     return f"{name} = (\n" + "".join(f"    {item},\n" for item in items) + ")"
@@ -76,4 +88,4 @@ def indented(lines: Iterable[str]) -> list[str]:
     return [f"    {line}" if line else "" for line in lines]
 
 
-__all__ = ["PRELUDE", "array_text", "embedded", "indented", "matrix_names", "tuple_source"]
+__all__ = ["PRELUDE", "array_text", "embedded", "indented", "matrix_names", "numpy_text", "tuple_source"]

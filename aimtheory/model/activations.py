@@ -34,7 +34,6 @@ _HIGHEST_HERMITE_DEGREE = 64
 class Activation(Uncached, ABC):
     """A function of the L x L forms of one index; see the module for the conventions."""
 
-    elementwise: ClassVar[bool]
     activation_name: ClassVar[str] = ""
     """In a subclass: the name by which files and :func:`activation` know it; its parameters are its fields."""
 
@@ -94,8 +93,6 @@ def floating(values: Any) -> np.ndarray:
 
 class ElementwiseActivation(Activation):
     """F_ij = f(G_ij), with the first two derivatives of f."""
-
-    elementwise: ClassVar[bool] = True
 
     @property
     def entrywise(self) -> ElementwiseActivation:
@@ -430,7 +427,6 @@ class Softmax(ByValue, Activation):
            [0.5, 0.5]])
     """
 
-    elementwise: ClassVar[bool] = False
     inverse_temperature: Scalar = 1.0
     mask: str | None = None
 

@@ -14,6 +14,7 @@ from aimtheory.errors import AssumptionError, InputError
 from aimtheory.frozen import Uncached
 from aimtheory.model.context import Context
 from aimtheory.model.form import Form, Trace
+from aimtheory.model.losses import is_loss
 from aimtheory.model.parameter import Parameter
 from aimtheory.scalars import Scalar, to_scalar
 from aimtheory.words import EMBEDDING, SCALARS, Letter, Polynomial, parse_polynomial
@@ -109,7 +110,7 @@ class AttentionModel(Uncached):
                 )
 
     def _check_loss(self) -> None:
-        if not hasattr(self.loss, "indices"):
+        if not is_loss(self.loss):
             raise InputError(f"loss = {self.loss!r} is not a loss; use MeanSquaredError('softmax'), for example")
         if self.loss.indices != len(self.forms):
             raise InputError(

@@ -60,7 +60,7 @@ class AttentionMap:
         return allowed
 
     def _shown(self, scores: np.ndarray, allowed: np.ndarray) -> np.ndarray:
-        hidden = scores.dtype.type(0.0 if self.function.elementwise else -np.inf)
+        hidden = scores.dtype.type(-np.inf if self.function.entrywise is None else 0.0)
         return np.where(allowed, scores, hidden)
 
     def __call__(self, scores: np.ndarray) -> np.ndarray:

@@ -12,7 +12,7 @@ import sympy as sp
 from numpy.typing import ArrayLike
 
 from aimtheory.errors import InputError, NumericsError
-from aimtheory.model.losses import Loss, is_loss
+from aimtheory.model.losses import Loss, OutputProducts, is_loss
 from aimtheory.model.token_covariance import validate_token_covariance
 from aimtheory.population.closed_forms import (
     closed_form,
@@ -144,20 +144,26 @@ class Potential:
 
     # Cubature.
 
+    @property
+    def _feature_products(self) -> OutputProducts | None:
+        """The loss as products of functions of few features, where its outputs are entrywise or rows of softmax."""
+        products = self.loss.output_products
+        if products is None or not all(f.entrywise or f.row_softmax for f in products.functions):
+            return None
+        return products
+
     @cached_property
     def _sites(self) -> tuple[SlotMap, tuple[PairwiseSite | ExpressionSite, ...]]:
-        products = self.loss.output_products
-        if products is not None and all(f.entrywise or f.row_softmax for f in products.functions):
+        products = self._feature_products
+        if products is not None:
             return pairwise_sites(products, self._covariance)
         return SlotMap(np.eye(self.indices)), expression_sites(self.loss.as_expression(self.tokens), self._covariance)
 
     @cached_property
     def single_feature_sites(self) -> tuple[SlotMap, tuple[PairwiseSite, ...]] | None:
         """The pieces of Φ when all are products of functions of one Gaussian feature each: E f(u) g(v); else None."""
-        products = self.loss.output_products
-        if products is None or not all(f.entrywise or f.row_softmax for f in products.functions):
-            return None
-        if self.tokens > 2 and not all(f.entrywise for f in products.functions):
+        products = self._feature_products
+        if products is None or (self.tokens > 2 and not all(f.entrywise for f in products.functions)):
             return None  # rows of many features
         slots, sites = pairwise_sites(products, self._covariance)
         return (slots, sites) if all(size == 1 for site in sites for size in site.sizes) else None

@@ -9,8 +9,9 @@ import sympy as sp
 from aimtheory.hierarchy.couplings import Coupling
 from aimtheory.hierarchy.observables import TracePolynomial
 from aimtheory.hierarchy.symbolic_couplings import SymbolicCouplings
+from aimtheory.hierarchy.system_source import numpy_text
 from aimtheory.model.losses import trace_symbol
-from aimtheory.report.product_source import numpy_text, product_source
+from aimtheory.report.product_source import product_source
 from aimtheory.words import Word
 
 _PROJECTION = '''

@@ -6,9 +6,9 @@ from collections.abc import Sequence
 
 import numpy as np
 import sympy as sp
-from sympy.printing.numpy import NumPyPrinter
 
 from aimtheory.hierarchy.symbolic_couplings import FEATURE, FeatureProducts
+from aimtheory.hierarchy.system_source import numpy_text
 
 _AVERAGES = """
 def pair_averages(f, g, mean, cov):
@@ -107,14 +107,4 @@ def _array(values: np.ndarray) -> str:
     return f"np.array({values.tolist()!r})"
 
 
-def numpy_text(expression: sp.Expr) -> str:
-    """An expression as numpy code.
-
-    >>> x = sp.Symbol("x")
-    >>> numpy_text(sp.exp(-x) / 2)
-    '(1/2)*np.exp(-x)'
-    """
-    return str(NumPyPrinter().doprint(expression)).replace("numpy.", "np.").replace("math.erf", "erf")
-
-
-__all__ = ["numpy_text", "product_source"]
+__all__ = ["product_source"]

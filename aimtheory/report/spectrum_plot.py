@@ -19,6 +19,7 @@ _FINEST = 0.055
 """Smallest default resolution as a part of the span."""
 
 _POINTS = 401
+_BARS: dict[str, Any] = {"color": OKABE_ITO[5], "alpha": 0.55, "edgecolor": "white", "linewidth": 0.4}
 
 
 def spectrum_plot(
@@ -88,9 +89,6 @@ def spectrum_plot(
         label="theory, Gauss quadrature",
     )
     return _labelled(figure, (density, integral), matrix, time)
-
-
-_BARS: dict[str, Any] = {"color": OKABE_ITO[5], "alpha": 0.55, "edgecolor": "white", "linewidth": 0.4}
 
 
 def _integral_of(axes: Axes, spectrum: FloatArray, simulation: str) -> None:
